@@ -1,0 +1,72 @@
+"""What this version cannot estimate: every such key of a plan at once, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainledger.base.problems import InputError, Problem
+from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.facts.scope import SCOPE
+from trainledger.model.program import Model
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+
+def check(plan: Plan) -> None:
+    """Raise InputError with every key whose value cannot be estimated yet."""
+    problems = [*_values(plan), *_degrees(plan), *_parts(plan)]
+    if problems:
+        raise InputError(problems)
+
+
+def check_model(model: Model) -> None:
+    """Raise InputError when a block of the model has no program to walk."""
+    reasons = dict.fromkeys(block.unknown for block in model.blocks if block.unknown)
+    if reasons:
+        raise InputError(
+            Problem("model.model_type", f"found {model.family!r}: {reason}", "its states can be counted, not its activations")
+            for reason in reasons
+        )
+
+
+def _values(plan: Plan) -> Iterator[Problem]:
+    given = {
+        "task": plan.task,
+        "parallel.strategy": plan.parallel.strategy,
+        "stack.framework": plan.stack.framework,
+        "stack.loss": plan.stack.loss,
+        "stack.recompute.kind": plan.stack.recompute.kind,
+        "precision.compute": plan.precision.compute,
+        "precision.weights": plan.precision.weights,
+    }
+    for path, value in given.items():
+        allowed = SCOPE[path]
+        if value not in allowed:
+            yield Problem(path, f"found {value!r}", f"{', '.join(allowed)} can be estimated so far")
+    if plan.optimizer.name not in OPTIMIZERS:
+        known = ", ".join(sorted(OPTIMIZERS))
+        yield Problem("optimizer.name", f"found {plan.optimizer.name!r}", f"{known} can be estimated so far")
+    for kernel in plan.stack.kernels:
+        if kernel not in SCOPE["stack.kernels"]:
+            yield Problem(
+                "stack.kernels", f"found {kernel!r}", f"{', '.join(SCOPE['stack.kernels'])} can be estimated so far"
+            )
+
+
+def _degrees(plan: Plan) -> Iterator[Problem]:
+    ranks = degrees(plan)
+    for name in ("tp", "cp", "pp", "ep"):
+        degree = getattr(ranks, name)
+        if degree > 1:
+            yield Problem(f"parallel.{name}", f"found {degree}", "only 1 can be estimated so far")
+
+
+def _parts(plan: Plan) -> Iterator[Problem]:
+    if plan.adapter is not None:
+        yield Problem("adapter", f"found {plan.adapter.kind!r}", "only full fine-tuning can be estimated so far")
+    if plan.quantization is not None:
+        yield Problem("quantization", f"found {plan.quantization.kind!r}", "only weights as they are can be estimated so far")
+    for name in ("optimizer", "params", "activations"):
+        place = getattr(plan.offload, name)
+        if place is not None:
+            yield Problem(f"offload.{name}", f"found {place!r}", "only device memory can be estimated so far")

@@ -1,0 +1,55 @@
+"""What a reader should know beside the numbers: warnings with their reason, and options that are not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainledger.answer.precision import warnings
+from trainledger.facts.device_rows import Device
+from trainledger.facts.dtypes import DTYPES
+from trainledger.facts.option_row import Effect
+from trainledger.facts.options import find_option
+from trainledger.model.program import Model
+from trainledger.plan.schema import Plan
+
+
+def notes_of(plan: Plan, model: Model, device: Device | None) -> tuple[str, ...]:
+    """Every note, warnings first."""
+    return tuple([*_precision(plan), *_compile(plan), *_uncounted(plan), *_further(model), *_device(device)])
+
+
+def _precision(plan: Plan) -> Iterator[str]:
+    precision = plan.precision
+    master = DTYPES[precision.master] if precision.master else None
+    for warning in warnings(DTYPES[precision.weights], master):
+        yield f"precision: {warning.reason} ({warning.source})"
+
+
+def _compile(plan: Plan) -> Iterator[str]:
+    if plan.stack.compile:
+        yield "stack.compile: counted as eager; compiled code saves and makes other tensors (too high or too low)"
+
+
+def _uncounted(plan: Plan) -> Iterator[str]:
+    places = {
+        "stack.options": plan.stack.options,
+        "stack.env": plan.stack.env,
+        "stack.allocator": plan.stack.allocator,
+        "parallel.options": plan.parallel.options,
+        "optimizer.options": plan.optimizer.options,
+    }
+    for place, options in places.items():
+        for name in options:
+            row = find_option(place, name)
+            if row is not None and row.effect is Effect.NOT_COUNTED:
+                yield f"{place}.{name}: not counted; {row.direction.value} ({row.source})"
+
+
+def _further(model: Model) -> Iterator[str]:
+    if model.further:
+        yield "model: layers that predict further tokens are not trained by Transformers' own class and not counted"
+
+
+def _device(device: Device | None) -> Iterator[str]:
+    if device is None:
+        yield "device: none given; kernels of sm80 are assumed, and nothing is said about fitting"

@@ -1,0 +1,51 @@
+"""Does it fit? An interval against the bytes of a device, with reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trainledger.base.units import format_size
+
+Outcome = Literal["fits", "tight", "does-not-fit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for one budget. `margin` = usable - expected, in bytes; both are None without a device."""
+
+    outcome: Outcome | None
+    margin: int | None
+    reasons: tuple[str, ...]
+
+
+def judge(usable: int | None, low: int, expected: int, high: int) -> Verdict:
+    """Compare a band of bytes (low <= expected <= high) with the usable bytes.
+
+    `fits`: the high end is at most `usable`; `does-not-fit`: the low end is above it; `tight`: between. A margin below
+    zero with `tight` means that it is more likely not to fit. Raises ValueError for a band out of order or a negative
+    number of bytes.
+    """
+    if not 0 <= low <= expected <= high:
+        raise ValueError(f"{low}, {expected}, {high}: a band is 0 <= low <= expected <= high")
+    if usable is None:
+        return Verdict(None, None, ("no device given: nothing to compare with",))
+    if usable < 0:
+        raise ValueError(f"{usable}: usable bytes are not negative")
+    room = f"{format_size(usable)} usable"
+    margin = usable - expected
+    if high <= usable:
+        reason = f"the high end, {format_size(high)}, is within the {room}"
+        return Verdict("fits", margin, (reason, _balance(margin)))
+    if low > usable:
+        reason = f"even the low end, {format_size(low)}, is above the {room}"
+        return Verdict("does-not-fit", margin, (reason, _balance(margin)))
+    reason = f"between {format_size(low)} and {format_size(high)}, and the {room} lie between"
+    return Verdict("tight", margin, (reason, _balance(margin)))
+
+
+def _balance(margin: int) -> str:
+    """What is left over, or missing, at the expected value."""
+    if margin >= 0:
+        return f"{format_size(margin)} left at the expected value"
+    return f"{format_size(-margin)} short at the expected value"

@@ -1,0 +1,55 @@
+"""Named dims: what each axis of a tensor counts. Sharding is looked up from these names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+
+
+class Dim(StrEnum):
+    """The name of a tensor dimension."""
+
+    BATCH = "batch"
+    SEQUENCE = "sequence"
+    KEY_SEQUENCE = "key_sequence"
+    TOKENS = "tokens"
+    HIDDEN = "hidden"
+    HEADS = "heads"
+    KV_HEADS = "kv_heads"
+    HEAD_DIM = "head_dim"
+    ROPE_DIM = "rope_dim"
+    FFN = "ffn"
+    VOCAB = "vocab"
+    POSITIONS = "positions"
+    TYPES = "types"
+    EXPERTS = "experts"
+    SLOTS = "slots"
+    RANK = "rank"
+    LAYERS = "layers"
+    ROWS = "rows"
+    COLUMNS = "columns"
+    BLOCKS = "blocks"
+    ELEMENTS = "elements"
+    ONE = "one"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of one tensor: its name and how many entries it has (elements)."""
+
+    dim: Dim
+    size: int
+
+
+Dims = tuple[Axis, ...]
+
+
+def elements(dims: Dims) -> int:
+    """The number of elements of a tensor with these dims."""
+    return prod(axis.size for axis in dims)
+
+
+def shape_text(dims: Dims) -> str:
+    """`batch 1 x sequence 4096 x hidden 4096`, for people."""
+    return " x ".join(f"{axis.dim.value} {axis.size:,}" for axis in dims)

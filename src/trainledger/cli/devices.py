@@ -1,0 +1,53 @@
+"""`trainledger devices`: the devices that a plan can name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import typer
+
+from trainledger.base.problems import InputError, Problem
+from trainledger.base.units import SHOWN_UNITS, format_size
+from trainledger.facts.devices import DEVICES, Device
+from trainledger.show.listing import columns
+
+HEADER = ("name", "memory", "usable", "basis", "architecture", "vendor", "source")
+_SIZES = [HEADER.index(name) for name in ("memory", "usable")]
+
+
+def devices(
+    search: str = typer.Option("", "--search", "-s", help="Only those in whose name or kind every word occurs."),
+    as_json: bool = typer.Option(False, "--json", help="Print for programs: sizes in bytes."),
+    units: str = typer.Option("GiB", "--units", help="The unit of sizes: GiB, GB, MiB, B and so on."),
+) -> None:
+    """The devices a plan can name, with their memory.
+
+    `memory` is the size on the label, `usable` what the runtime gives to a process. Another device needs no row:
+    write `device: {name: mine, memory: 80GiB}` in the plan.
+    """
+    if units not in SHOWN_UNITS:
+        raise InputError([Problem("--units", f"{units!r}", f"allowed are {', '.join(SHOWN_UNITS)}")])
+    found = [device for device in DEVICES.values() if _matches(device, search)]
+    if not found:
+        raise InputError([Problem("--search", f"no device matches {search!r}", "leave it out to list all")])
+    if as_json:
+        typer.echo(json.dumps({"devices": [_as_data(device) for device in found]}, indent=1))
+    else:
+        typer.echo(columns(HEADER, [_row(device, units) for device in found], right=_SIZES))
+
+
+def _matches(device: Device, search: str) -> bool:
+    text = " ".join((device.name, device.vendor, device.architecture, *device.aliases)).lower()
+    return all(word in text for word in search.lower().split())
+
+
+def _row(device: Device, units: str) -> tuple[str, ...]:
+    usable = format_size(device.usable_bytes, units)
+    return (
+        device.name, device.label, usable, device.basis.value, device.architecture, device.vendor, str(device.source)
+    )  # fmt: skip
+
+
+def _as_data(device: Device) -> dict[str, object]:
+    return {**asdict(device), "usable_bytes": device.usable_bytes}

@@ -1,0 +1,90 @@
+"""The framework's default of every key that a plan may leave out, in the order in which they are filled in.
+
+Rows of one key stand from the most to the least specific: the first that applies is taken. Later rows may ask for
+the values of earlier keys.
+"""
+
+from __future__ import annotations
+
+from trainledger.facts.default_row import GIVEN, DefaultRow
+from trainledger.facts.default_words import (
+    BNB,
+    CHECKPOINTING,
+    CHECKPOINTING_4,
+    FORMAT,
+    GPTQ,
+    LORA,
+    LOSS,
+    MEGATRON,
+    MEGATRONS,
+    TITAN,
+    TORCH_SDPA,
+    TRAINER,
+    TRAINERS,
+    V5,
+    framework,
+)
+from trainledger.facts.defaults_scope import PARALLEL, SCOPE
+from trainledger.facts.defaults_training import PRECISION, UPDATE
+
+REST = (
+    DefaultRow("adapter.r", 8, "r = 8", LORA, (("adapter.kind", ("lora", "dora", "adalora")),)),
+    DefaultRow("adapter.dropout", 0.0, "no dropout", LORA, (("adapter.kind", GIVEN),)),
+    DefaultRow(
+        "quantization.double", False, "bnb_4bit_use_double_quant False", BNB, (("quantization.kind", ("nf4", "fp4")),)
+    ),
+    DefaultRow(
+        "quantization.group_size", 128, "group_size 128", GPTQ, (("quantization.kind", ("gptq4", "gptq8", "awq4")),)
+    ),
+    DefaultRow("batch.accumulation", 1, "one micro-batch per step", TRAINER),
+    DefaultRow("batch.expert_load", 1.0, "every expert takes its mean share", FORMAT),
+    DefaultRow(
+        "stack.attention",
+        "fused",
+        "attention_backend auto: Transformer Engine chooses",
+        MEGATRON,
+        (framework(*MEGATRONS),),
+    ),
+    DefaultRow("stack.attention", "sdpa", "PyTorch's scaled_dot_product_attention", TORCH_SDPA),
+    DefaultRow("stack.recompute", {"kind": "none"}, "nothing is recomputed", TRAINER),
+    DefaultRow(
+        "stack.recompute.reentrant",
+        False,
+        "use_reentrant False",
+        CHECKPOINTING,
+        (("stack.recompute.kind", ("full",)), framework(*TRAINERS)),
+        V5,
+    ),
+    DefaultRow(
+        "stack.recompute.reentrant",
+        True,
+        "use_reentrant True",
+        CHECKPOINTING_4,
+        (("stack.recompute.kind", ("full",)), framework(*TRAINERS)),
+    ),
+    DefaultRow(
+        "stack.recompute.reentrant",
+        True,
+        "Megatron's own checkpoint function",
+        MEGATRON,
+        (("stack.recompute.kind", ("full",)), framework(*MEGATRONS)),
+    ),
+    DefaultRow(
+        "stack.recompute.reentrant",
+        False,
+        "the variant without reentrant autograd",
+        TITAN,
+        (("stack.recompute.kind", ("full",)),),
+    ),
+    DefaultRow(
+        "stack.loss",
+        "vocab-parallel",
+        "logits stay sharded over tensor parallelism",
+        MEGATRON,
+        (framework(*MEGATRONS),),
+    ),
+    DefaultRow("stack.loss", "full-fp32", "logits of every position are cast to float32", LOSS),
+    DefaultRow("stack.compile", False, "torch.compile is off", TRAINER),
+)
+
+DEFAULTS: tuple[DefaultRow, ...] = (*SCOPE, *PARALLEL, *PRECISION, *UPDATE, *REST)

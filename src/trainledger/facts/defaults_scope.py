@@ -1,0 +1,81 @@
+"""Defaults of the stack, the task and the spread over ranks."""
+
+from __future__ import annotations
+
+from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
+from trainledger.facts.default_words import (
+    FORMAT,
+    MEGATRON,
+    MEGATRONS,
+    PEFT,
+    PRETRAINERS,
+    SHARDING,
+    TITAN,
+    TITANS,
+    TRAINER,
+    TRAINERS,
+    framework,
+)
+from trainledger.facts.versions import NEWEST
+
+SCOPE = (
+    DefaultRow("stack.framework", "transformers", "the stack that plans mean when they name none", FORMAT),
+    DefaultRow("stack.versions.torch", NEWEST["torch"].version, "the newest version known", NEWEST["torch"].source),
+    DefaultRow(
+        "stack.versions.transformers",
+        NEWEST["transformers"].version,
+        "the newest version known",
+        NEWEST["transformers"].source,
+        (framework(*TRAINERS),),
+    ),
+    DefaultRow("task", "pretrain", "the framework pre-trains", FORMAT, (framework(*PRETRAINERS),)),
+    DefaultRow("task", "sft", "supervised training on whole sequences", FORMAT),
+    DefaultRow("trainable", "none", "an adapter freezes the base model", PEFT, (("adapter.kind", GIVEN),)),
+    DefaultRow("trainable", "all", "every weight is trained without an adapter", FORMAT),
+)
+PARALLEL = (
+    DefaultRow("parallel.vpp", 1, "one model chunk per pipeline rank", FORMAT),
+    DefaultRow("parallel.ep", 1, "experts are not spread over ranks", FORMAT),
+    DefaultRow("parallel.sp", False, "sequence parallelism is off", MEGATRON),
+    DefaultRow(
+        "parallel.strategy",
+        "megatron-ddp",
+        "Megatron wraps every model in its own DDP",
+        MEGATRON,
+        (framework(*MEGATRONS),),
+    ),
+    DefaultRow("parallel.strategy", "none", "one data-parallel rank", FORMAT, (("parallel.dp", (1,)),)),
+    DefaultRow(
+        "parallel.strategy", "fsdp2", "data_parallel_shard_degree -1: all ranks shard", TITAN, (framework(*TITANS),)
+    ),
+    DefaultRow("parallel.strategy", "ddp", "the Trainer wraps the model in DDP", TRAINER),
+    DefaultRow(
+        "parallel.shard",
+        Follows("parallel.dp"),
+        "the strategy shards over every data-parallel rank",
+        FORMAT,
+        (("parallel.strategy", SHARDING),),
+    ),
+    DefaultRow("parallel.shard", 1, "the strategy does not shard", FORMAT),
+    DefaultRow("parallel.schedule", None, "no pipeline", FORMAT, (("parallel.pp", (1,)),)),
+    DefaultRow("parallel.schedule", "1f1b", "the pipeline's default schedule", MEGATRON, (("parallel.vpp", (1,)),)),
+    DefaultRow("parallel.schedule", "interleaved", "several model chunks per rank", MEGATRON),
+    DefaultRow(
+        "parallel.reshard_after_forward",
+        True,
+        "policy `default` reshards without a pipeline",
+        TITAN,
+        (framework(*TITANS), ("parallel.pp", (1,))),
+    ),
+    DefaultRow(
+        "parallel.reshard_after_forward",
+        False,
+        "policy `default` keeps gathered weights under a pipeline",
+        TITAN,
+        (framework(*TITANS),),
+    ),
+    DefaultRow("parallel.reshard_after_forward", True, "gathered weights are freed after forward", FORMAT),
+    DefaultRow("offload.optimizer", None, "optimizer states stay on the device", FORMAT),
+    DefaultRow("offload.params", None, "weights stay on the device", FORMAT),
+    DefaultRow("offload.activations", None, "activations stay on the device", FORMAT),
+)

@@ -1,0 +1,165 @@
+"""Defaults of precision and of the optimizer."""
+
+from __future__ import annotations
+
+from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
+from trainledger.facts.default_words import (
+    DEEPSPEED,
+    DEEPSPEED_CPU,
+    FOREACH,
+    FORMAT,
+    FROM_PRETRAINED,
+    FROM_PRETRAINED_4,
+    FUSED,
+    HALF,
+    MEGATRON,
+    MEGATRON_OPTIM,
+    MEGATRON_STRATEGIES,
+    MEGATRONS,
+    PEFT,
+    TITAN,
+    TITANS,
+    TORCH_OPTIM,
+    TRAINER,
+    TRAINER_OPTIM,
+    TRAINERS,
+    V5,
+    ZERO,
+    framework,
+)
+
+PRECISION = (
+    DefaultRow(
+        "precision.weights", "fp32", "master copy of the shards: training.dtype float32", TITAN, (framework(*TITANS),)
+    ),
+    DefaultRow(
+        "precision.weights",
+        Follows("model.dtype"),
+        "from_pretrained loads the checkpoint's dtype",
+        FROM_PRETRAINED,
+        (framework(*TRAINERS), ("model.dtype", GIVEN)),
+        V5,
+    ),
+    DefaultRow(
+        "precision.weights",
+        "bf16",
+        "from_pretrained loads the checkpoint's dtype, which is taken to be bf16",
+        FROM_PRETRAINED,
+        (framework(*TRAINERS),),
+        V5,
+    ),
+    DefaultRow(
+        "precision.weights",
+        "fp32",
+        "from_pretrained loads float32 unless torch_dtype is given",
+        FROM_PRETRAINED_4,
+        (framework(*TRAINERS),),
+    ),
+    DefaultRow("precision.weights", "bf16", "16-bit training is assumed", FORMAT),
+    DefaultRow("precision.autocast", False, "no torch.autocast", TRAINER),
+    DefaultRow("precision.compute", "bf16", "mixed_precision_param bfloat16", TITAN, (framework(*TITANS),)),
+    DefaultRow(
+        "precision.compute", "bf16", "products of 8-bit weights read bf16", FORMAT, (("precision.weights", ("fp8",)),)
+    ),
+    DefaultRow(
+        "precision.compute",
+        "bf16",
+        "autocast of float32 weights, taken to be to bf16",
+        TRAINER,
+        (("precision.autocast", (True,)), ("precision.weights", ("fp32",))),
+    ),
+    DefaultRow("precision.compute", Follows("precision.weights"), "products read the weights as they are", FORMAT),
+    DefaultRow(
+        "adapter.dtype",
+        "fp32",
+        "autocast_adapter_dtype casts 16-bit adapters to float32",
+        PEFT,
+        (("adapter.kind", GIVEN),),
+    ),
+    DefaultRow(
+        "precision.gradients",
+        Follows("adapter.dtype"),
+        "a gradient has its adapter weight's dtype",
+        TORCH_OPTIM,
+        (("adapter.kind", GIVEN),),
+    ),
+    DefaultRow(
+        "precision.gradients",
+        "fp32",
+        "bf16 accumulates gradients in fp32 unless grad_reduce_in_bf16",
+        MEGATRON,
+        (framework(*MEGATRONS), ("precision.weights", ("bf16", "fp8"))),
+    ),
+    DefaultRow("precision.gradients", Follows("precision.weights"), "a gradient has its weight's dtype", TORCH_OPTIM),
+    DefaultRow("precision.main_gradients", None, "no second gradient buffer", FORMAT),
+    DefaultRow("precision.reduce", None, "nothing is reduced", FORMAT, (("parallel.world", (1,)),)),
+    DefaultRow("precision.reduce", "fp32", "mixed_precision_reduce float32", TITAN, (framework(*TITANS),)),
+    DefaultRow(
+        "precision.reduce",
+        Follows("precision.weights"),
+        "communication_data_type follows the weights",
+        DEEPSPEED,
+        (("parallel.strategy", ZERO),),
+    ),
+    DefaultRow("precision.reduce", Follows("precision.gradients"), "gradients are reduced as they are", FORMAT),
+    DefaultRow(
+        "precision.master",
+        "fp32",
+        "16-bit weights are updated through a float32 copy",
+        MEGATRON_OPTIM,
+        (("parallel.strategy", MEGATRON_STRATEGIES), ("precision.weights", HALF)),
+    ),
+    DefaultRow(
+        "precision.master", "fp32", "ZeRO keeps a float32 copy of its shard", DEEPSPEED, (("parallel.strategy", ZERO),)
+    ),
+    DefaultRow("precision.master", None, "no copy besides the weights", TRAINER),
+    DefaultRow("precision.norms", None, "norms have the weights' dtype", FORMAT),
+    DefaultRow("precision.grad_scaler", True, "fp16 scales the loss", TRAINER, (("precision.compute", ("fp16",)),)),
+    DefaultRow("precision.grad_scaler", False, "only fp16 scales the loss", TRAINER),
+)
+UPDATE = (
+    DefaultRow("optimizer.name", "adam", "--optimizer adam", MEGATRON, (framework(*MEGATRONS),)),
+    DefaultRow("optimizer.name", "adamw", "the default of every other framework", TRAINER),
+    DefaultRow(
+        "optimizer.implementation",
+        "cpu",
+        "states on the host are stepped there",
+        DEEPSPEED_CPU,
+        (("offload.optimizer", GIVEN), ("optimizer.name", ("adamw", "adam"))),
+    ),
+    DefaultRow(
+        "optimizer.implementation",
+        "apex-fused",
+        "fused Adam of Transformer Engine or Apex",
+        MEGATRON_OPTIM,
+        (framework(*MEGATRONS), ("optimizer.name", ("adam", "adamw", "sgd", "sgd-momentum"))),
+    ),
+    DefaultRow(
+        "optimizer.implementation",
+        "fused",
+        "implementation fused",
+        TITAN,
+        (framework(*TITANS), ("optimizer.name", ("adam", "adamw"))),
+    ),
+    DefaultRow(
+        "optimizer.implementation",
+        "fused",
+        "adamw_torch_fused from Transformers 4.54 on with PyTorch 2.8",
+        TRAINER_OPTIM,
+        (framework(*TRAINERS), ("optimizer.name", ("adamw",))),
+        FUSED,
+    ),
+    DefaultRow(
+        "optimizer.implementation",
+        "foreach",
+        "PyTorch's default on a CUDA device",
+        TORCH_OPTIM,
+        (("optimizer.name", FOREACH),),
+    ),
+    DefaultRow("optimizer.implementation", None, "the optimizer has one implementation", FORMAT),
+    DefaultRow("optimizer.in_backward", False, "the step follows the whole backward", FORMAT),
+    DefaultRow("optimizer.grad_clip", 1.0, "max_grad_norm 1.0", TRAINER, (framework(*TRAINERS),)),
+    DefaultRow("optimizer.grad_clip", 1.0, "clip_grad 1.0", MEGATRON, (framework(*MEGATRONS),)),
+    DefaultRow("optimizer.grad_clip", 1.0, "max_norm 1.0", TITAN, (framework("torchtitan"),)),
+    DefaultRow("optimizer.grad_clip", None, "gradient clipping is off", DEEPSPEED),
+)

@@ -1,0 +1,77 @@
+"""Kernels: what they allocate besides their results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Philox:
+    """The random state that a fused attention kernel returns: int64 elements of its seed and of its offset."""
+
+    seeds: int
+    offsets: int
+    source: Source
+
+
+PHILOX = Philox(
+    2, 1, Source("PyTorch aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp", "mha_fwd: rng_state", "v2.7")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedNorm:
+    """The foreach norm: elements of one chunk, each with an fp32 partial sum."""
+
+    chunk: int
+    source: Source
+
+
+NORM = ChunkedNorm(
+    65536, Source("PyTorch aten/src/ATen/native/cuda/ForeachReduceOp.cu", "foreach_tensor_norm_cuda, kChunkSize", "v2.13")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulWorkspace:
+    """cuBLAS workspace bytes, one per handle and stream: by default, and on the architectures listed (`since`: from a
+    version of PyTorch on). CUBLAS_WORKSPACE_CONFIG holds groups of `pair` numbers: size in units of `unit`, count."""
+
+    default: int
+    large: int
+    architectures: tuple[str, ...]
+    since: tuple[tuple[str, str], ...]
+    pair: int
+    unit: int
+    source: Source
+
+
+CUBLAS = MatmulWorkspace(
+    4096 * 1024 * 2 + 16 * 1024 * 8,
+    4096 * 1024 * 8,
+    ("sm90",),
+    (("sm100", "2.12"), ("sm103", "2.12"), ("sm110", "2.12"), ("sm120", "2.12")),
+    2,
+    1024,
+    Source("PyTorch aten/src/ATen/cuda/CublasHandlePool.cpp", "parseChosenWorkspaceSize; pull request 175344", "v2.13"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingBackward:
+    """embedding_dense_backward on CUDA: up to `small` ids nothing but the gradient; above it a sort, with int64 arrays
+    per id (`per_id`), per distinct segment (`per_segment`), and fp32 partial rows, ids // `ids_per_partial` more than
+    there are segments."""
+
+    small: int
+    per_id: int
+    per_segment: int
+    ids_per_partial: int
+    source: Source
+
+
+EMBEDDING_BACKWARD = EmbeddingBackward(
+    3072, 3, 2, 10, Source("PyTorch aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu", "v2.4.0 lines 252 to 318", "v2.4 to v2.13")
+)

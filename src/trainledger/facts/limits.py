@@ -1,0 +1,37 @@
+"""Bounds on what is read: sizes of files, depth of nesting, largest degrees. An input beyond them is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+from trainledger.base.units import KB, KIB, MIB
+
+OWN = Source("trainledger's own bound", "far above any published run or file", "2026-08")
+HUB = Source("Hugging Face Hub", "largest config.json of a published model is below 1 MiB", "2026-08")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The largest value that is accepted. `unit` says of what."""
+
+    value: int
+    unit: str
+    source: Source
+
+
+PLAN_FILE = Limit(8 * MIB, "bytes", OWN)
+CONFIG_FILE = Limit(8 * MIB, "bytes", HUB)
+RECORD_LINE = Limit(8 * MIB, "bytes", OWN)
+NESTING = Limit(64, "levels", OWN)
+VALUES = Limit(200 * KB, "values", OWN)
+MICRO_BATCH = Limit(KIB * KIB, "sequences", OWN)
+SEQUENCE = Limit(KIB * KIB * KIB, "tokens", OWN)
+ACCUMULATION = Limit(KIB * KIB, "micro-batches", OWN)
+GLOBAL_BATCH = Limit(KIB * KIB * KIB, "sequences", OWN)
+DEGREE = Limit(16 * KIB * KIB, "ranks", OWN)
+PARAMETERS = Limit(KIB**6, "parameters", OWN)
+RANK = Limit(KIB * KIB, "rank of an adapter", OWN)
+HUB_PORT = Limit(443, "port", Source("HTTP over TLS", "RFC 9110, section 4.2.2", "2022-06"))
+CONNECT = Limit(3, "seconds", OWN)
+SHOWN = Limit(60, "characters of a value in a message", OWN)

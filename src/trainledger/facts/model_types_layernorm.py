@@ -1,0 +1,51 @@
+"""Model types whose layers normalise with LayerNorm: GPT-2 and its kin, OPT, NeoX, Phi, Falcon, the encoders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainledger.facts.model_type_row import ModelType, config_class
+
+
+def _row(name: str, module: str, **defaults: Any) -> ModelType:
+    return ModelType(name, module, tuple(defaults.items()), config_class(name))
+
+
+def _sizes(vocab: int, hidden: int, layers: int, heads: int) -> dict[str, Any]:
+    """Vocabulary, hidden size, layers and heads, under their usual key names (elements and counts)."""
+    return {"vocab_size": vocab, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
+
+
+_GPT: dict[str, Any] = {
+    "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "resid_pdrop": 0.1,
+    "embd_pdrop": 0.1, "attn_pdrop": 0.1, "add_cross_attention": False, "tie_word_embeddings": True,
+}  # fmt: skip
+_ENCODER: dict[str, Any] = {
+    "intermediate_size": 3072, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512, "type_vocab_size": 2, "is_decoder": False, "add_cross_attention": False,
+    "num_labels": 2, "tie_word_embeddings": True,
+}  # fmt: skip
+
+ROWS: tuple[ModelType, ...] = (
+    _row("gpt2", "gpt2", **_GPT, activation_function="gelu_new", reorder_and_upcast_attn=False),
+    _row("gpt_bigcode", "gpt_bigcode", **_GPT, activation_function="gelu_pytorch_tanh", multi_query=True,
+         attention_softmax_in_fp32=True),
+    _row("gpt_neox", "gpt_neox", **_sizes(50432, 6144, 44, 64), intermediate_size=24576, hidden_act="gelu",
+         attention_dropout=0.0, hidden_dropout=0.0, tie_word_embeddings=False, use_parallel_residual=True,
+         attention_bias=True, rotary_pct=0.25),
+    _row("opt", "opt", **_sizes(50272, 768, 12, 12), ffn_dim=3072, max_position_embeddings=2048,
+         do_layer_norm_before=True, _remove_final_layer_norm=False, dropout=0.1, attention_dropout=0.0,
+         activation_function="relu", layerdrop=0.0, enable_bias=True, layer_norm_elementwise_affine=True,
+         tie_word_embeddings=True),
+    _row("phi", "phi", **_sizes(51200, 2048, 24, 32), intermediate_size=8192, resid_pdrop=0.0, embd_pdrop=0.0,
+         attention_dropout=0.0, hidden_act="gelu_new", tie_word_embeddings=False, qk_layernorm=False,
+         partial_rotary_factor=0.5),
+    _row("starcoder2", "starcoder2", **_sizes(49152, 3072, 30, 24), intermediate_size=12288, num_key_value_heads=2,
+         hidden_act="gelu_pytorch_tanh", attention_dropout=0.0, residual_dropout=0.0, embedding_dropout=0.0,
+         use_bias=True, tie_word_embeddings=True),
+    _row("falcon", "falcon", **_sizes(65024, 4544, 32, 71), hidden_dropout=0.0, attention_dropout=0.0, alibi=False,
+         new_decoder_architecture=False, multi_query=True, parallel_attn=True, bias=False, activation="gelu",
+         tie_word_embeddings=True),
+    _row("bert", "bert", **_sizes(30522, 768, 12, 12), **_ENCODER),
+    _row("roberta", "bert", **_sizes(50265, 768, 12, 12), **_ENCODER),
+)  # fmt: skip

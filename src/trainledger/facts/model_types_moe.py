@@ -1,0 +1,54 @@
+"""Mixture-of-experts decoders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainledger.facts.model_type_row import ModelType, config_class
+
+
+def _row(name: str, module: str, folder: str = "", **defaults: Any) -> ModelType:
+    return ModelType(name, module, tuple(defaults.items()), config_class(name, folder))
+
+
+def _sizes(vocab: int, hidden: int, ffn: int, layers: int, heads: int) -> dict[str, Any]:
+    """The sizes that every decoder's config class states, under their key names (elements and counts)."""
+    return {
+        "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": ffn, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "hidden_act": "silu", "attention_dropout": 0.0, "tie_word_embeddings": False,
+        "output_router_logits": False, "router_jitter_noise": 0.0,
+    }  # fmt: skip
+
+
+_QWEN: dict[str, Any] = {
+    "use_sliding_window": False, "sliding_window": 4096, "decoder_sparse_step": 1, "norm_topk_prob": False,
+}  # fmt: skip
+_MLA: dict[str, Any] = {
+    "attention_bias": False, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128,
+}  # fmt: skip
+_V3 = {
+    **_sizes(129280, 7168, 18432, 61, 128), **_MLA, "moe_intermediate_size": 2048, "n_routed_experts": 256,
+    "num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 3, "n_group": 8,
+}  # fmt: skip
+
+ROWS: tuple[ModelType, ...] = (
+    _row("mixtral", "mixtral", **_sizes(32000, 4096, 14336, 32, 32), num_key_value_heads=8, num_local_experts=8,
+         num_experts_per_tok=2),
+    _row("qwen2_moe", "qwen_moe", **_sizes(151936, 2048, 5632, 24, 16), **_QWEN, num_key_value_heads=16,
+         qkv_bias=True, max_window_layers=28, moe_intermediate_size=1408, shared_expert_intermediate_size=5632,
+         num_experts=60, num_experts_per_tok=4),
+    _row("qwen3_moe", "qwen_moe", **_sizes(151936, 2048, 6144, 24, 32), **_QWEN, num_key_value_heads=4,
+         attention_bias=False, moe_intermediate_size=768, num_experts=128, num_experts_per_tok=8),
+    _row("olmoe", "olmoe", **_sizes(50304, 2048, 2048, 16, 16), attention_bias=False, num_experts=64,
+         num_experts_per_tok=8, norm_topk_prob=False),
+    _row("deepseek_v2", "deepseek", **_sizes(102400, 4096, 11008, 32, 32), **_MLA, mlp_bias=False,
+         moe_intermediate_size=1407, n_routed_experts=64, n_shared_experts=2, first_k_dense_replace=0),
+    _row("deepseek_v3", "deepseek", **_V3),
+    _row("kimi_k2", "deepseek", "deepseek_v3", **_V3),
+    _row("gpt_oss", "gpt_oss", **_sizes(201088, 2880, 2880, 36, 64), num_key_value_heads=8, head_dim=64,
+         attention_bias=True, sliding_window=128, num_local_experts=128, num_experts_per_tok=4),
+    _row("llama4_text", "llama4", "llama4", **_sizes(202048, 5120, 8192, 48, 40), num_key_value_heads=8,
+         head_dim=128, attention_bias=False, intermediate_size_mlp=16384, num_local_experts=16,
+         num_experts_per_tok=1, interleave_moe_layer_step=1),
+)  # fmt: skip

@@ -1,0 +1,59 @@
+"""Decoders near Llama: RMS norms (or Cohere's own), rotary attention, gated feed-forward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainledger.facts.model_type_row import ModelType, config_class
+
+
+def _row(name: str, module: str, folder: str = "", **defaults: Any) -> ModelType:
+    return ModelType(name, module, tuple(defaults.items()), config_class(name, folder))
+
+
+def _sizes(vocab: int, hidden: int, ffn: int, layers: int, heads: int) -> dict[str, Any]:
+    """The sizes that every decoder's config class states, under their key names (elements and counts)."""
+    return {
+        "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": ffn, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "attention_dropout": 0.0, "tie_word_embeddings": False,
+    }  # fmt: skip
+
+
+_SILU: dict[str, Any] = {"hidden_act": "silu", "attention_bias": False}
+_QWEN: dict[str, Any] = {
+    "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28, "num_key_value_heads": 32,
+}  # fmt: skip
+_GEMMA: dict[str, Any] = {
+    "head_dim": 256, "tie_word_embeddings": True, "attention_bias": False, "use_bidirectional_attention": False,
+}  # fmt: skip
+_GEMMA_2_3 = {
+    **_sizes(256000, 2304, 9216, 26, 8), **_GEMMA, "num_key_value_heads": 4,
+    "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 4096,
+}  # fmt: skip
+_COHERE = {**_sizes(256000, 8192, 22528, 40, 64), **_SILU, "tie_word_embeddings": True}
+_GLM = {
+    **_sizes(151552, 4096, 13696, 40, 32), "num_key_value_heads": 2, "head_dim": 128, "hidden_act": "silu",
+    "attention_bias": True, "partial_rotary_factor": 0.5,
+}  # fmt: skip
+
+ROWS: tuple[ModelType, ...] = (
+    _row("mistral", "mistral", **_sizes(32000, 4096, 14336, 32, 32), num_key_value_heads=8, hidden_act="silu",
+         sliding_window=4096),
+    _row("qwen2", "qwen", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, hidden_act="silu"),
+    _row("qwen3", "qwen", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, **_SILU, head_dim=128),
+    _row("gemma", "gemma", **{**_sizes(256000, 3072, 24576, 28, 16), **_GEMMA}, num_key_value_heads=16,
+         hidden_act="gelu_pytorch_tanh"),
+    _row("gemma2", "gemma", **_GEMMA_2_3, sliding_window_pattern=2,
+         final_logit_softcapping=30.0, attn_logit_softcapping=50.0),
+    _row("gemma3_text", "gemma", "gemma3", **{**_GEMMA_2_3, "vocab_size": 262208}, sliding_window_pattern=6),
+    _row("phi3", "phi3", **_sizes(32064, 3072, 8192, 32, 32), hidden_act="silu", resid_pdrop=0.0,
+         partial_rotary_factor=1.0),
+    _row("olmo2", "olmo2", **_sizes(50304, 4096, 11008, 32, 32), **_SILU),
+    _row("granite", "granite", **_sizes(32000, 4096, 11008, 32, 32), **_SILU, mlp_bias=False),
+    _row("cohere", "cohere", **_COHERE, use_qk_norm=False),
+    _row("cohere2", "cohere", **_COHERE, sliding_window=4096, sliding_window_pattern=4),
+    _row("glm", "glm", **_GLM),
+    _row("glm4", "glm", **_GLM),
+    _row("smollm3", "smollm3", **{**_sizes(128256, 2048, 11008, 36, 16), **_SILU, "tie_word_embeddings": True},
+         num_key_value_heads=4, use_sliding_window=False, no_rope_layer_interval=4, mlp_bias=False),
+)  # fmt: skip

@@ -1,0 +1,209 @@
+"""Options of the parallel strategies (`parallel.options`), under the names their frameworks give them."""
+
+from __future__ import annotations
+
+from trainledger.base.sources import Source
+from trainledger.facts.option_row import Direction, Kind, Row, counted, uncounted
+
+WHERE = "parallel.options"
+BOOL, COUNT, NUMBER, TEXT = Kind.BOOL, Kind.COUNT, Kind.NUMBER, Kind.TEXT
+LOW, HIGH, EITHER = Direction.LOW, Direction.HIGH, Direction.EITHER
+
+DDP = Source("PyTorch DistributedDataParallel", "torch/nn/parallel/distributed.py, class docstring", "2.13")
+FSDP1 = Source("PyTorch FullyShardedDataParallel", "torch/distributed/fsdp/fully_sharded_data_parallel.py", "2.13")
+ACCELERATE = Source("accelerate FullyShardedDataParallelPlugin", "accelerate/utils/dataclasses.py", "2026-07")
+DEEPSPEED = Source("DeepSpeed configuration, zero_optimization", "deepspeed/runtime/zero/config.py", "0.19.6")
+DEEPSPEED_TYPES = Source("DeepSpeed configuration, data_types", "deepspeed/runtime/config.py", "0.19.6")
+MEGATRON = Source("Megatron-LM arguments", "megatron/training/arguments.py", "2026-08")
+MEGATRON_PP = Source("Megatron-Core ModelParallelConfig", "megatron/core/model_parallel_config.py", "2026-08")
+MEGATRON_MOE = Source(
+    "Megatron-Core TransformerConfig, MoE", "megatron/core/transformer/transformer_config.py", "2026-08"
+)
+TITAN = Source("torchtitan parallelism settings", "torchtitan/config/job_config.py", "2025-08")
+ULYSSES = Source(
+    "DeepSpeed Ulysses long-sequence training", "deepspeed/runtime/sequence_parallel/ulysses_sp.py", "0.19.6"
+)
+PITHTRAIN = Source("PithTrain pipeline settings", "DualPipeV schedule, delayed weight gradients", "2026")
+
+PARALLEL_ROWS: tuple[Row, ...] = (
+    *counted(
+        WHERE,
+        DDP,
+        (
+            ("gradient_as_bucket_view", BOOL),
+            ("bucket_cap_mb", NUMBER),
+            ("find_unused_parameters", BOOL),
+        ),
+    ),
+    *uncounted(
+        WHERE,
+        DDP,
+        (
+            ("broadcast_buffers", BOOL, EITHER),
+            ("static_graph", BOOL, EITHER),
+            ("first_bucket_mb", NUMBER, EITHER),
+            ("comm_hook", TEXT, EITHER),
+            ("delay_all_reduce_named_params", Kind.TEXTS, EITHER),
+            ("no_sync", BOOL, EITHER),
+        ),
+    ),
+    *uncounted(
+        WHERE,
+        FSDP1,
+        (
+            ("backward_prefetch", TEXT, EITHER),
+            ("forward_prefetch", BOOL, EITHER),
+            ("limit_all_gathers", BOOL, EITHER),
+            ("sharding_strategy", TEXT, EITHER),
+            ("use_orig_params", BOOL, EITHER),
+            ("buffer_dtype", TEXT, EITHER),
+            ("sync_module_states", BOOL, LOW),
+            ("loss_parallel", BOOL, HIGH),
+        ),
+    ),
+    *uncounted(
+        WHERE,
+        ACCELERATE,
+        (
+            ("fsdp_version", COUNT, EITHER),
+            ("auto_wrap_policy", TEXT, EITHER),
+            ("transformer_layer_cls_to_wrap", Kind.ANY, EITHER),
+            ("min_num_params", COUNT, EITHER),
+            ("state_dict_type", TEXT, LOW),
+            ("cpu_ram_efficient_loading", BOOL, EITHER),
+            ("activation_checkpointing", BOOL, HIGH),
+        ),
+    ),
+    *uncounted(
+        WHERE,
+        DEEPSPEED,
+        (
+            ("stage", COUNT, EITHER),
+            ("overlap_comm", BOOL, LOW),
+            ("contiguous_gradients", BOOL, LOW),
+            ("reduce_scatter", BOOL, EITHER),
+            ("reduce_bucket_size", COUNT, LOW),
+            ("allgather_partitions", BOOL, EITHER),
+            ("allgather_bucket_size", COUNT, LOW),
+            ("round_robin_gradients", BOOL, EITHER),
+            ("sub_group_size", COUNT, EITHER),
+            ("stage3_max_live_parameters", COUNT, LOW),
+            ("stage3_max_reuse_distance", COUNT, LOW),
+            ("stage3_param_persistence_threshold", COUNT, LOW),
+            ("stage3_prefetch_bucket_size", COUNT, LOW),
+            ("stage3_gather_16bit_weights_on_model_save", BOOL, LOW),
+            ("load_from_fp32_weights", BOOL, EITHER),
+            ("zero_hpz_partition_size", COUNT, LOW),
+            ("zero_quantized_weights", BOOL, EITHER),
+            ("zero_quantized_gradients", BOOL, EITHER),
+            ("mics_shard_size", NUMBER, EITHER),
+            ("memory_efficient_linear", BOOL, EITHER),
+            ("offload_optimizer.device", TEXT, HIGH),
+            ("offload_optimizer.pin_memory", BOOL, LOW),
+            ("offload_optimizer.buffer_count", COUNT, LOW),
+            ("offload_optimizer.ratio", NUMBER, EITHER),
+            ("offload_optimizer.fast_init", BOOL, EITHER),
+            ("offload_optimizer.nvme_path", TEXT, HIGH),
+            ("offload_param.device", TEXT, HIGH),
+            ("offload_param.pin_memory", BOOL, LOW),
+            ("offload_param.buffer_count", COUNT, LOW),
+            ("offload_param.buffer_size", COUNT, LOW),
+            ("offload_param.max_in_cpu", COUNT, EITHER),
+            ("offload_param.nvme_path", TEXT, HIGH),
+        ),
+    ),
+    *uncounted(
+        WHERE,
+        DEEPSPEED_TYPES,
+        (
+            ("data_types.grad_accum_dtype", TEXT, EITHER),
+            ("communication_data_type", TEXT, EITHER),
+        ),
+    ),
+    *uncounted(WHERE, ULYSSES, (("tiled_mlp", BOOL, HIGH), ("tiled_logits", BOOL, HIGH))),
+    *uncounted(
+        WHERE,
+        MEGATRON,
+        (
+            ("data_parallel_sharding_strategy", TEXT, EITHER),
+            ("outer_dp_sharding_strategy", TEXT, EITHER),
+            ("ddp_average_in_collective", BOOL, EITHER),
+            ("ddp_bucket_size", COUNT, EITHER),
+            ("ddp_num_buckets", COUNT, EITHER),
+            ("decoder_first_pipeline_num_layers", COUNT, EITHER),
+            ("decoder_last_pipeline_num_layers", COUNT, EITHER),
+            ("pipeline_model_parallel_layout", TEXT, EITHER),
+            ("account_for_embedding_in_pipeline_split", BOOL, EITHER),
+            ("account_for_loss_in_pipeline_split", BOOL, EITHER),
+            ("gradient_accumulation_fusion", BOOL, EITHER),
+            ("megatron_fsdp_grad_comm_dtype", TEXT, EITHER),
+            ("megatron_fsdp_main_grads_dtype", TEXT, EITHER),
+            ("megatron_fsdp_main_params_dtype", TEXT, EITHER),
+            ("num_distributed_optimizer_instances", COUNT, LOW),
+            ("overlap_grad_reduce", BOOL, EITHER),
+            ("overlap_param_gather", BOOL, LOW),
+            ("overlap_param_gather_with_optimizer_step", BOOL, LOW),
+            ("align_grad_reduce", BOOL, EITHER),
+            ("align_param_gather", BOOL, EITHER),
+            ("use_precision_aware_optimizer", BOOL, EITHER),
+            ("use_tp_pp_dp_mapping", BOOL, EITHER),
+            ("keep_fp8_weight_transpose_cache", BOOL, LOW),
+            ("nccl_ub", BOOL, LOW),
+            ("fsdp_double_buffer", BOOL, LOW),
+        ),
+    ),
+    *uncounted(
+        WHERE,
+        MEGATRON_PP,
+        (
+            ("batch_p2p_comm", BOOL, EITHER),
+            ("overlap_p2p_comm", BOOL, LOW),
+            ("overlap_p2p_communication_warmup_flush", BOOL, LOW),
+            ("deallocate_pipeline_outputs", BOOL, LOW),
+            ("defer_embedding_wgrad_compute", BOOL, LOW),
+            ("wgrad_deferral_limit", COUNT, LOW),
+            ("delay_wgrad_compute", BOOL, LOW),
+            ("microbatch_group_size_per_virtual_pipeline_stage", COUNT, LOW),
+            ("cp_comm_type", TEXT, EITHER),
+            ("hierarchical_context_parallel_sizes", Kind.COUNTS, EITHER),
+            ("tp_comm_overlap", BOOL, LOW),
+        ),
+    ),
+    *uncounted(
+        WHERE,
+        MEGATRON_MOE,
+        (
+            ("moe_expert_capacity_factor", NUMBER, EITHER),
+            ("moe_grouped_gemm", BOOL, EITHER),
+            ("moe_pad_expert_input_to_capacity", BOOL, LOW),
+            ("moe_token_drop_policy", TEXT, EITHER),
+            ("moe_permute_fusion", BOOL, HIGH),
+            ("moe_router_fusion", BOOL, HIGH),
+            ("moe_router_dtype", TEXT, EITHER),
+            ("moe_router_load_balancing_type", TEXT, EITHER),
+            ("moe_router_padding_for_fp8", BOOL, LOW),
+            ("moe_token_dispatcher_type", TEXT, EITHER),
+            ("moe_flex_dispatcher_backend", TEXT, EITHER),
+            ("moe_enable_deepep", BOOL, EITHER),
+            ("moe_shared_expert_overlap", BOOL, LOW),
+            ("moe_layer_recompute", BOOL, HIGH),
+            ("moe_use_legacy_grouped_gemm", BOOL, EITHER),
+            ("overlap_moe_expert_parallel_comm", BOOL, LOW),
+        ),
+    ),
+    *uncounted(
+        WHERE,
+        TITAN,
+        (
+            ("async_tp", BOOL, EITHER),
+            ("reshard_last_layer", BOOL, EITHER),
+            ("enable_fsdp_symm_mem", BOOL, LOW),
+            ("enable_compiled_autograd", BOOL, EITHER),
+            ("context_parallel_rotate_method", TEXT, EITHER),
+            ("pipeline_parallel_first_stage_less_layers", COUNT, EITHER),
+            ("pipeline_parallel_last_stage_less_layers", COUNT, EITHER),
+            ("pipeline_parallel_microbatch_size", COUNT, EITHER),
+            ("expert_parallel_comm_backend", TEXT, EITHER),
+        ),
+    ),
+)

@@ -1,0 +1,187 @@
+"""Options of the software stack: `stack.options`, `stack.env`, `stack.allocator`."""
+
+from __future__ import annotations
+
+from trainledger.base.sources import Source
+from trainledger.facts.option_row import Direction, Kind, Row, counted, harmless, uncounted
+
+OPTIONS, ENV, ALLOCATOR = "stack.options", "stack.env", "stack.allocator"
+BOOL, COUNT, NUMBER, TEXT, TEXTS = Kind.BOOL, Kind.COUNT, Kind.NUMBER, Kind.TEXT, Kind.TEXTS
+LOW, HIGH, EITHER = Direction.LOW, Direction.HIGH, Direction.EITHER
+
+TORCH_OPTIM = Source("PyTorch Optimizer.zero_grad", "torch/optim/optimizer.py", "2.13")
+HF_MODEL = Source("Transformers causal language model forward", "transformers/models/llama/modeling_llama.py", "5.24.0")
+HF_TRAINER = Source("Transformers TrainingArguments", "transformers/training_args.py", "5.24.0")
+TRL = Source("TRL preference trainers", "docs: DPOTrainer, KTOTrainer", "2026-07")
+MEGATRON = Source("Megatron-LM arguments", "megatron/training/arguments.py", "2026-08")
+MEGATRON_CONFIG = Source(
+    "Megatron-Core TransformerConfig", "megatron/core/transformer/transformer_config.py", "2026-08"
+)
+TITAN = Source("torchtitan model settings", "torchtitan/models/norms.py", "2024-2025")
+CUBLAS = Source("cuBLAS library, cublasSetWorkspace and CUBLAS_WORKSPACE_CONFIG", "NVIDIA cuBLAS manual, section 2.1.4")
+TORCH_SDPA = Source("PyTorch attention kernel choice", "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp", "2.13")
+TE = Source("Transformer Engine environment variables", "NVIDIA Transformer Engine user guide, attention", "2.11")
+TORCH_ALLOC = Source("PyTorch CUDA semantics, memory management", "docs: notes/cuda, PYTORCH_CUDA_ALLOC_CONF", "2.13")
+NCCL = Source("NCCL environment variables", "NVIDIA NCCL user guide, environment variables", "2.27")
+CUDA_ENV = Source("CUDA environment variables", "CUDA C++ programming guide, environment variables", "13.0")
+
+STACK_ROWS: tuple[Row, ...] = (
+    *counted(OPTIONS, TORCH_OPTIM, (("zero_grad_set_to_none", BOOL),)),
+    *counted(OPTIONS, HF_MODEL, (("batch_tensors", TEXTS),)),
+    *uncounted(
+        OPTIONS,
+        HF_TRAINER,
+        (
+            ("torch_empty_cache_steps", COUNT, HIGH),
+            ("neftune_noise_alpha", NUMBER, LOW),
+            ("label_smoothing_factor", NUMBER, LOW),
+            ("use_cache", BOOL, LOW),
+            ("gradient_checkpointing_every_n_layers", COUNT, EITHER),
+        ),
+    ),
+    *uncounted(
+        OPTIONS,
+        TRL,
+        (
+            ("precompute_ref_log_probs", BOOL, HIGH),
+            ("ref_model", TEXT, LOW),
+            ("padding_free", BOOL, EITHER),
+            ("packing", BOOL, EITHER),
+            ("sync_ref_model", BOOL, LOW),
+            ("use_logits_to_keep", BOOL, HIGH),
+            ("activation_offloading", BOOL, HIGH),
+        ),
+    ),
+    *uncounted(
+        OPTIONS,
+        MEGATRON,
+        (
+            ("apply_query_key_layer_scaling", BOOL, EITHER),
+            ("apply_rope_fusion", BOOL, EITHER),
+            ("attention_softmax_in_fp32", BOOL, EITHER),
+            ("bias_activation_fusion", BOOL, EITHER),
+            ("bias_dropout_fusion", BOOL, EITHER),
+            ("bias_swiglu_fusion", BOOL, EITHER),
+            ("calculate_per_token_loss", BOOL, EITHER),
+            ("check_weight_hash_across_dp_replicas_interval", COUNT, LOW),
+            ("cross_entropy_loss_fusion", BOOL, HIGH),
+            ("cross_entropy_fusion_impl", TEXT, EITHER),
+            ("cuda_graph_impl", TEXT, LOW),
+            ("cuda_graph_modules", TEXTS, LOW),
+            ("cuda_graph_scope", Kind.ANY, LOW),
+            ("deterministic_mode", BOOL, EITHER),
+            ("distribute_saved_activations", BOOL, HIGH),
+            ("empty_unused_memory_level", COUNT, HIGH),
+            ("external_cuda_graph", BOOL, LOW),
+            ("jit_fuser", BOOL, EITHER),
+            ("local_multi_tensor_scale", BOOL, LOW),
+            ("log_num_zeros_in_grad", BOOL, LOW),
+            ("log_params_norm", BOOL, LOW),
+            ("manual_gc", BOOL, EITHER),
+            ("masked_softmax_fusion", BOOL, EITHER),
+            ("no_bias_gelu_fusion", BOOL, LOW),
+            ("no_bias_swiglu_fusion", BOOL, LOW),
+            ("no_bias_dropout_fusion", BOOL, LOW),
+            ("no_masked_softmax_fusion", BOOL, LOW),
+            ("no_rope_fusion", BOOL, LOW),
+            ("no_persist_layer_norm", BOOL, LOW),
+            ("persist_layer_norm", BOOL, EITHER),
+            ("transformer_impl", TEXT, EITHER),
+            ("use_te_rng_tracker", BOOL, EITHER),
+            ("use_mcore_models", BOOL, EITHER),
+        ),
+    ),
+    *uncounted(
+        OPTIONS,
+        MEGATRON_CONFIG,
+        (
+            ("fine_grained_activation_offloading", BOOL, HIGH),
+            ("offload_modules", TEXTS, HIGH),
+            ("first_last_layers_bf16", BOOL, EITHER),
+            ("num_layers_at_start_in_bf16", COUNT, EITHER),
+            ("num_layers_at_end_in_bf16", COUNT, EITHER),
+            ("activation_func_fp8_input_store", BOOL, HIGH),
+            ("moe_router_force_load_balancing", BOOL, EITHER),
+            ("memory_efficient_layer_norm", BOOL, HIGH),
+            ("cpu_offloading", BOOL, HIGH),
+            ("cpu_offloading_num_layers", COUNT, HIGH),
+        ),
+    ),
+    *uncounted(OPTIONS, TITAN, (("norm", TEXT, EITHER),)),
+    *counted(ENV, CUBLAS, (("CUBLAS_WORKSPACE_CONFIG", TEXT),)),
+    *counted(ENV, TORCH_SDPA, (("TORCH_CUDNN_SDPA_DEPRIORITIZED", TEXT),)),
+    *uncounted(
+        ENV,
+        CUBLAS,
+        (
+            ("CUBLASLT_WORKSPACE_SIZE", TEXT, EITHER),
+            ("TORCH_CUBLASLT_UNIFIED_WORKSPACE", TEXT, EITHER),
+        ),
+    ),
+    *uncounted(
+        ENV,
+        TE,
+        (
+            ("NVTE_ALLOW_NONDETERMINISTIC_ALGO", TEXT, EITHER),
+            ("NVTE_CPU_OFFLOAD_V1", TEXT, EITHER),
+            ("NVTE_FUSED_ATTN", TEXT, EITHER),
+            ("NVTE_FLASH_ATTN", TEXT, EITHER),
+            ("NVTE_UNFUSED_ATTN", TEXT, EITHER),
+            ("NVTE_FUSED_ATTN_BACKEND", TEXT, EITHER),
+            ("NVTE_FUSED_ATTN_FORCE_WORKSPACE_OPT", TEXT, EITHER),
+            ("NVTE_FP8_DPA_BWD", TEXT, EITHER),
+            ("NVTE_BIAS_GELU_NVFUSION", TEXT, EITHER),
+            ("NVTE_TORCH_COMPILE", TEXT, EITHER),
+            ("NVTE_BATCH_MHA_P2P_COMM", TEXT, EITHER),
+            ("NVTE_NORM_FWD_USE_CUDNN", TEXT, EITHER),
+            ("NVTE_NORM_BWD_USE_CUDNN", TEXT, EITHER),
+            ("NVTE_FWD_LAYERNORM_SM_MARGIN", TEXT, EITHER),
+            ("NVTE_BWD_LAYERNORM_SM_MARGIN", TEXT, EITHER),
+        ),
+    ),
+    *uncounted(
+        ENV,
+        NCCL,
+        (
+            ("NCCL_ALGO", TEXT, EITHER),
+            ("NCCL_BUFFSIZE", TEXT, EITHER),
+            ("NCCL_NVLS_ENABLE", TEXT, EITHER),
+            ("NCCL_CUMEM_ENABLE", TEXT, EITHER),
+            ("NCCL_MAX_NCHANNELS", TEXT, EITHER),
+            ("TORCH_NCCL_AVOID_RECORD_STREAMS", TEXT, EITHER),
+        ),
+    ),
+    *uncounted(
+        ENV,
+        CUDA_ENV,
+        (
+            ("CUDA_DEVICE_MAX_CONNECTIONS", TEXT, EITHER),
+            ("CUDA_MODULE_LOADING", TEXT, LOW),
+            ("CUDA_LAUNCH_BLOCKING", TEXT, EITHER),
+        ),
+    ),
+    *uncounted(
+        ENV,
+        TORCH_ALLOC,
+        (
+            ("PYTORCH_CUDA_ALLOC_CONF", TEXT, EITHER),
+            ("PYTORCH_ALLOC_CONF", TEXT, EITHER),
+            ("PYTORCH_NO_CUDA_MEMORY_CACHING", TEXT, EITHER),
+        ),
+    ),
+    *harmless(ENV, CUDA_ENV, (("CUDA_VISIBLE_DEVICES", TEXT), ("CUDA_DEVICE_ORDER", TEXT))),
+    *uncounted(
+        ALLOCATOR,
+        TORCH_ALLOC,
+        (
+            ("expandable_segments", BOOL, HIGH),
+            ("max_split_size_mb", NUMBER, EITHER),
+            ("max_non_split_rounding_mb", NUMBER, EITHER),
+            ("roundup_power2_divisions", Kind.ANY, LOW),
+            ("garbage_collection_threshold", NUMBER, HIGH),
+            ("backend", TEXT, EITHER),
+            ("pinned_use_cuda_host_register", BOOL, EITHER),
+            ("pinned_num_register_threads", COUNT, EITHER),
+        ),
+    ),
+)

@@ -1,0 +1,146 @@
+"""Options of the optimizer and of the adapter: `optimizer.options`, `adapter.options`."""
+
+from __future__ import annotations
+
+from trainledger.base.sources import Source
+from trainledger.facts.option_row import Direction, Kind, Row, counted, harmless, uncounted
+
+OPTIMIZER, ADAPTER = "optimizer.options", "adapter.options"
+BOOL, COUNT, NUMBER, TEXT, TEXTS = Kind.BOOL, Kind.COUNT, Kind.NUMBER, Kind.TEXT, Kind.TEXTS
+LOW, HIGH, EITHER = Direction.LOW, Direction.HIGH, Direction.EITHER
+
+TORCH_OPTIM = Source("PyTorch optimizers", "docs: torch.optim", "2.13")
+ADAFACTOR = Source("Transformers Adafactor", "transformers/optimization.py, class Adafactor", "5.24.0")
+GALORE = Source("GaLore", "arXiv:2403.03507, section 4", "2024-03")
+MUON = Source("PyTorch Muon", "torch/optim/_muon.py", "2.13")
+BNB = Source("bitsandbytes optimizers", "bitsandbytes/optim/optimizer.py", "0.43.3")
+APOLLO = Source("APOLLO", "arXiv:2412.05270, section 4", "2024-12")
+PEFT = Source("PEFT adapter configurations", "peft/tuners/*/config.py", "0.21.2")
+
+TRAINING_ROWS: tuple[Row, ...] = (
+    *counted(OPTIMIZER, ADAFACTOR, (("relative_step", BOOL), ("scale_parameter", BOOL))),
+    *harmless(
+        OPTIMIZER,
+        ADAFACTOR,
+        (
+            ("warmup_init", BOOL),
+            ("clip_threshold", NUMBER),
+            ("decay_rate", NUMBER),
+        ),
+    ),
+    *uncounted(OPTIMIZER, ADAFACTOR, (("beta1", NUMBER, LOW),)),
+    *harmless(
+        OPTIMIZER,
+        TORCH_OPTIM,
+        (
+            ("lr", NUMBER),
+            ("betas", Kind.ANY),
+            ("eps", Kind.ANY),
+            ("dampening", NUMBER),
+            ("momentum_decay", NUMBER),
+        ),
+    ),
+    *uncounted(
+        OPTIMIZER,
+        TORCH_OPTIM,
+        (
+            ("weight_decay", NUMBER, LOW),  # where it is added to the gradient, the sum is a new tensor
+            ("nesterov", BOOL, LOW),
+            ("maximize", BOOL, LOW),
+            ("amsgrad", BOOL, LOW),
+            ("centered", BOOL, LOW),
+            ("capturable", BOOL, LOW),
+            ("differentiable", BOOL, LOW),
+            ("momentum", NUMBER, LOW),
+        ),
+    ),
+    *harmless(OPTIMIZER, MUON, (("ns_coefficients", Kind.ANY), ("adjust_lr_fn", TEXT))),
+    *uncounted(
+        OPTIMIZER,
+        MUON,
+        (
+            ("ns_steps", COUNT, EITHER),
+            ("adamw_modules", TEXTS, EITHER),
+            ("muon_modules", TEXTS, EITHER),
+            ("muon_scalar_optimizer", TEXT, EITHER),
+            ("muon_split_qkv", BOOL, EITHER),
+            ("muon_tp_mode", TEXT, EITHER),
+        ),
+    ),
+    *uncounted(
+        OPTIMIZER,
+        GALORE,
+        (
+            ("rank", COUNT, EITHER),
+            ("update_proj_gap", COUNT, EITHER),
+            ("scale", NUMBER, EITHER),
+            ("proj_type", TEXT, EITHER),
+            ("target_modules", TEXTS, EITHER),
+        ),
+    ),
+    *uncounted(OPTIMIZER, APOLLO, (("proj", TEXT, EITHER), ("scale_type", TEXT, EITHER))),
+    *uncounted(
+        OPTIMIZER,
+        BNB,
+        (
+            ("min_8bit_size", COUNT, EITHER),
+            ("block_wise", BOOL, EITHER),
+            ("percentile_clipping", COUNT, LOW),
+            ("optim_bits", COUNT, EITHER),
+        ),
+    ),
+    *harmless(
+        ADAPTER, PEFT, (("lora_alpha", NUMBER), ("alpha", NUMBER), ("use_rslora", BOOL), ("init_weights", Kind.ANY))
+    ),
+    *uncounted(
+        ADAPTER,
+        PEFT,
+        (
+            ("bias", TEXT, LOW),
+            ("lora_bias", BOOL, LOW),
+            ("layers_to_transform", Kind.COUNTS, HIGH),
+            ("layers_pattern", Kind.ANY, HIGH),
+            ("rank_pattern", Kind.ANY, EITHER),
+            ("init_lora_weights", Kind.ANY, EITHER),
+            ("target_parameters", TEXTS, LOW),
+            ("trainable_token_indices", Kind.ANY, LOW),
+            ("init_r", COUNT, EITHER),
+            ("target_r", COUNT, EITHER),
+            ("num_virtual_tokens", COUNT, EITHER),
+            ("token_dim", COUNT, EITHER),
+            ("num_transformer_submodules", COUNT, EITHER),
+            ("num_layers", COUNT, EITHER),
+            ("prefix_projection", BOOL, LOW),
+            ("encoder_hidden_size", COUNT, EITHER),
+            ("encoder_num_layers", COUNT, EITHER),
+            ("encoder_dropout", NUMBER, EITHER),
+            ("encoder_reparameterization_type", TEXT, EITHER),
+            ("prompt_tuning_init", TEXT, EITHER),
+            ("prompt_tuning_init_text", TEXT, EITHER),
+            ("boft_block_size", COUNT, EITHER),
+            ("boft_block_num", COUNT, EITHER),
+            ("boft_n_butterfly_factor", COUNT, EITHER),
+            ("boft_dropout", NUMBER, EITHER),
+            ("oft_block_size", COUNT, EITHER),
+            ("module_dropout", NUMBER, EITHER),
+            ("block_share", BOOL, HIGH),
+            ("coft", BOOL, EITHER),
+            ("use_cayley_neumann", BOOL, EITHER),
+            ("num_cayley_neumann_terms", COUNT, EITHER),
+            ("decompose_factor", NUMBER, EITHER),
+            ("decompose_both", BOOL, EITHER),
+            ("use_effective_conv2d", BOOL, EITHER),
+            ("rank_dropout", NUMBER, EITHER),
+            ("n_frequency", COUNT, EITHER),
+            ("n_frequency_pattern", Kind.ANY, EITHER),
+            ("scaling", NUMBER, EITHER),
+            ("fan_in_fan_out", BOOL, EITHER),
+            ("projection_prng_key", COUNT, EITHER),
+            ("save_projection", BOOL, EITHER),
+            ("d_initial", NUMBER, EITHER),
+            ("vera_dropout", NUMBER, EITHER),
+            ("token_indices", Kind.COUNTS, EITHER),
+            ("feedforward_modules", TEXTS, EITHER),
+        ),
+    ),
+)

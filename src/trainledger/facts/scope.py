@@ -1,0 +1,14 @@
+"""What can be estimated so far, by key of the plan: the mechanisms that the ledger has rules for."""
+
+from __future__ import annotations
+
+SCOPE: dict[str, tuple[str | None, ...]] = {
+    "task": ("pretrain", "sft"),
+    "parallel.strategy": ("none", "ddp"),
+    "stack.framework": ("transformers",),
+    "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
+    "stack.recompute.kind": ("none", "full", "selective", None),
+    "stack.kernels": ("liger", "foak"),
+    "precision.compute": ("fp32", "bf16", "fp16"),
+    "precision.weights": ("fp32", "bf16", "fp16"),
+}

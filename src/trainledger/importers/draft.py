@@ -1,0 +1,37 @@
+"""A draft: the plan that an outside file describes, and how each of its keys came about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainledger.plan.resolve import Default
+    from trainledger.plan.schema import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A key that was given: its dotted path, its value, and where it stands (`file:line`, `--set`, ...)."""
+
+    path: str
+    value: object
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A key of an outside file that the plan has no use for, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A resolved plan (its model's keys in place, defaults filled in) with what was used, defaulted and ignored."""
+
+    plan: Plan
+    used: tuple[Used, ...]
+    defaulted: tuple[Default, ...]
+    ignored: tuple[Ignored, ...]

@@ -1,0 +1,41 @@
+"""Activation functions on a tape: one fused kernel each, or formulas that Transformers writes out in Python.
+
+Sources: transformers/activations.py (5.24.0); tools/autograd/derivatives.yaml and aten/src/ATen/autocast_mode.h (v2.4
+to v2.13): under autocast torch.pow runs in fp32.
+"""
+
+from __future__ import annotations
+
+from trainledger.ledger.aten import add, cube, mul, scale, shift, unary
+from trainledger.ledger.nn import raised
+from trainledger.ledger.tape import Tape
+from trainledger.model.program import ActKind
+
+_SAVES_RESULT = (ActKind.RELU, ActKind.TANH, ActKind.SIGMOID)
+
+
+def activation(t: Tape, kind: ActKind, x: int) -> int:
+    """The function's result; the primitives run in the order in which Python evaluates the formula."""
+    if kind is ActKind.GELU_NEW:
+        return _gelu_new(t, x)
+    if kind is ActKind.GELU_FAST:
+        return _gelu_fast(t, x)
+    return unary(t, kind.value, x, saves_in=kind not in _SAVES_RESULT, saves_out=kind in _SAVES_RESULT)
+
+
+def _gelu_new(t: Tape, x: int) -> int:
+    """0.5 * x * (1.0 + tanh(c * (x + 0.044715 * pow(x, 3))))."""
+    half = scale(t, x, "half")
+    third = scale(t, cube(t, raised(t, x)), "scaled cube")
+    inner = scale(t, add(t, x, third, "inner sum"), "inner")
+    outer = shift(t, unary(t, "tanh", inner, saves_out=True))
+    return mul(t, half, outer)
+
+
+def _gelu_fast(t: Tape, x: int) -> int:
+    """0.5 * x * (1.0 + tanh(x * c * (1.0 + 0.044715 * x * x)))."""
+    half = scale(t, x, "half")
+    front = scale(t, x, "scaled")
+    square = shift(t, mul(t, scale(t, x, "scaled"), x, "scaled square"))
+    outer = shift(t, unary(t, "tanh", mul(t, front, square, "inner"), saves_out=True))
+    return mul(t, half, outer)

@@ -1,0 +1,241 @@
+"""PyTorch's eager primitives on a tape: what each returns, saves, and does backward.
+
+Source of every rule: tools/autograd/derivatives.yaml and torch/csrc/autograd/FunctionsManual.cpp (v2.4 to v2.13);
+reductions and casts of gradients to their input's shape and dtype: torch/csrc/autograd/engine.cpp, validate_outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.dtypes import BOOL, FP32, DType
+from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
+
+GRAD0 = (Step(Code.GRAD, 0),)
+PASS0 = (Step(Code.PASS, 0),)
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype of an elementwise result of two floating tensors (PyTorch's type promotion)."""
+    if a == b:
+        return a
+    return FP32 if a.bits == b.bits else (a if a.bits > b.bits else b)
+
+
+def broadcast(a: Dims, b: Dims) -> Dims:
+    """The dims of an elementwise result: aligned from the right, ones stretched."""
+    pairs = zip_longest(reversed(a), reversed(b))
+    wide = [y if x is None else x if y is None or x.size >= y.size else y for x, y in pairs]
+    return tuple(reversed([axis for axis in wide if axis is not None]))
+
+
+def unary(t: Tape, kind: str, x: int, saves_in: bool = False, saves_out: bool = False) -> int:
+    """An elementwise function of one tensor whose backward makes one gradient."""
+    grad = t.grad[x]
+    out = t.fresh(t.dims[x], t.dtype[x], grad, kind)
+    saves = ((x,) if saves_in else ()) + ((out,) if saves_out else ())
+    return t.run(Prim(kind, (x,), (out,), saves if grad else (), GRAD0, ()))
+
+
+def view(t: Tape, x: int, dims: Dims | None = None) -> int:
+    """Another shape of the same storage; the gradient passes through."""
+    out = t.alias(x, dims)
+    return t.run(Prim("view", (x,), (out,), (), PASS0, ()))
+
+
+def rows(t: Tape, x: int) -> int:
+    """A view with batch and sequence as one dim, or apart again; the gradient passes through as a view."""
+    out = t.alias(x)
+    return t.run(Prim("view", (x,), (out,), (), (Step(Code.SEEN, 0),), ()))
+
+
+def heads_first(t: Tape, x: int, dims: Dims) -> int:
+    """A view by heads whose gradient arrives head by head in memory: backward copies it back to token order."""
+    out = t.alias(x, dims)
+    return t.run(Prim("view", (x,), (out,), (), GRAD0, ()))
+
+
+def to(t: Tape, x: int, dtype: DType) -> int:
+    """A cast; none when the dtype is the same already. The gradient is cast back."""
+    if t.dtype[x] == dtype:
+        return x
+    out = t.fresh(t.dims[x], dtype, t.grad[x], f"cast to {dtype.name}")
+    return t.run(Prim("to", (x,), (out,), (), GRAD0, ()))
+
+
+def copy(t: Tape, x: int, dims: Dims | None = None) -> int:
+    """A contiguous copy (clone); the gradient passes through."""
+    out = t.fresh(t.dims[x] if dims is None else dims, t.dtype[x], t.grad[x], "copy")
+    return t.run(Prim("clone", (x,), (out,), (), PASS0, ()))
+
+
+def _temporary(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
+    t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}"))
+    return len(t.storages) - 1
+
+
+def gradients(t: Tape, ins: Sequence[int], dims: Dims, dtype: DType, passed: bool = False) -> tuple[Step, ...]:
+    """Backward of an elementwise function: full-size gradients first, then reduced and cast to their inputs."""
+    first: list[Step] = []
+    then: list[Step] = []
+    for at, value in enumerate(ins):
+        if not t.grad[value]:
+            continue
+        small = elements(t.dims[value]) < elements(dims)
+        if not small and t.dtype[value] == dtype:
+            first.append(Step(Code.PASS, at) if passed else Step(Code.GRAD, at))
+            continue
+        if not passed:
+            full = _temporary(t, dims, dtype, "gradient before reduction or cast")
+            first.append(Step(Code.BORN, at, full))
+        if small and t.dtype[value] != dtype:
+            reduced = _temporary(t, t.dims[value], dtype, "reduced gradient before cast")
+            then.append(Step(Code.BORN, at, reduced))
+            if not passed:
+                then.append(Step(Code.DEAD, at, full))
+            then += [Step(Code.GRAD, at), Step(Code.DEAD, at, reduced)]
+        else:
+            then.append(Step(Code.GRAD, at))
+            if not passed:
+                then.append(Step(Code.DEAD, at, full))
+    return (*first, *then)
+
+
+def mul(t: Tape, x: int, y: int, name: str = "product") -> int:
+    """Elementwise product; each factor is saved when the other needs a gradient."""
+    dims, dtype = broadcast(t.dims[x], t.dims[y]), promote(t.dtype[x], t.dtype[y])
+    gx, gy = t.grad[x], t.grad[y]
+    out = t.fresh(dims, dtype, gx or gy, name)
+    saves = ((x,) if gy else ()) + ((y,) if gx else ())
+    return t.run(Prim("mul", (x, y), (out,), saves, gradients(t, (x, y), dims, dtype), ()))
+
+
+def scale(t: Tape, x: int, name: str = "scaled") -> int:
+    """Times or divided by a Python number; nothing is saved."""
+    out = t.fresh(t.dims[x], t.dtype[x], t.grad[x], name)
+    return t.run(Prim("mul", (x,), (out,), (), GRAD0, ()))
+
+
+def shift(t: Tape, x: int) -> int:
+    """Plus a Python number; the gradient passes through."""
+    out = t.fresh(t.dims[x], t.dtype[x], t.grad[x], "sum")
+    return t.run(Prim("add", (x,), (out,), (), PASS0, ()))
+
+
+def add(t: Tape, x: int, y: int, name: str = "sum") -> int:
+    """Elementwise sum; nothing is saved, the gradient passes through where shape and dtype allow."""
+    dims, dtype = broadcast(t.dims[x], t.dims[y]), promote(t.dtype[x], t.dtype[y])
+    out = t.fresh(dims, dtype, t.grad[x] or t.grad[y], name)
+    return t.run(Prim("add", (x, y), (out,), (), gradients(t, (x, y), dims, dtype, passed=True), ()))
+
+
+def sub(t: Tape, x: int, y: int) -> int:
+    """x - y; the gradient passes to x, and is negated at full size for y before it is reduced."""
+    dims, dtype = broadcast(t.dims[x], t.dims[y]), promote(t.dtype[x], t.dtype[y])
+    out = t.fresh(dims, dtype, t.grad[x] or t.grad[y], "difference")
+    steps = (
+        *(gradients(t, (x,), dims, dtype, passed=True)),
+        *(Step(s.code, 1, s.value) for s in gradients(t, (y,), dims, dtype)),
+    )
+    return t.run(Prim("sub", (x, y), (out,), (), steps, ()))
+
+
+def square(t: Tape, x: int) -> int:
+    """x.pow(2): saves x; backward makes x.pow(1) and 2 x beside the gradient."""
+    grad = t.grad[x]
+    out = t.fresh(t.dims[x], t.dtype[x], grad, "square")
+    steps: tuple[Step, ...] = ()
+    if grad:
+        power = _temporary(t, t.dims[x], t.dtype[x], "power in backward")
+        twice = _temporary(t, t.dims[x], t.dtype[x], "twice the power in backward")
+        steps = (
+            Step(Code.BORN, 0, power),
+            Step(Code.BORN, 0, twice),
+            Step(Code.GRAD, 0),
+            Step(Code.DEAD, 0, power),
+            Step(Code.DEAD, 0, twice),
+        )
+    return t.run(Prim("pow", (x,), (out,), (x,) if grad else (), steps, ()))
+
+
+def cube(t: Tape, x: int) -> int:
+    """torch.pow(x, 3): saves x; backward makes x.pow(2) and 3 x.pow(2) beside the gradient, as for a square."""
+    return square(t, x)
+
+
+def mean(t: Tape, x: int) -> int:
+    """Mean over the last dim, kept; the gradient is written out at full size."""
+    dims = (*t.dims[x][:-1], Axis(Dim.ONE, 1))
+    out = t.fresh(dims, t.dtype[x], t.grad[x], "mean")
+    return t.run(Prim("mean", (x,), (out,), (), GRAD0, ()))
+
+
+def cat(t: Tape, parts: Sequence[int], dims: Dims, name: str = "concatenation") -> int:
+    """Concatenation; the gradients are views of the incoming one."""
+    out = t.fresh(dims, t.dtype[parts[0]], any(t.grad[part] for part in parts), name)
+    steps = tuple(Step(Code.PASS, at) for at in range(len(parts)))
+    return t.run(Prim("cat", tuple(parts), (out,), (), steps, ()))
+
+
+def part(t: Tape, x: int, dims: Dims) -> int:
+    """A slice of the last dim (a view); backward makes a zero-filled gradient of the whole."""
+    out = t.alias(x, dims)
+    return t.run(Prim("slice", (x,), (out,), (), GRAD0, ()))
+
+
+def chunk(t: Tape, x: int, parts: Sequence[Dims]) -> list[int]:
+    """Views of all parts from one node; backward concatenates their gradients."""
+    outs = tuple(t.alias(x, dims) for dims in parts)
+    t.run(Prim("split", (x,), outs, (), GRAD0, ()))
+    return list(outs)
+
+
+def rsqrt(t: Tape, x: int) -> int:
+    """1 / sqrt(x): saves its result; backward makes its cube and half the gradient beside the gradient."""
+    grad = t.grad[x]
+    out = t.fresh(t.dims[x], t.dtype[x], grad, "inverse root")
+    steps: tuple[Step, ...] = ()
+    if grad:
+        cubed = _temporary(t, t.dims[x], t.dtype[x], "cube in backward")
+        half = _temporary(t, t.dims[x], t.dtype[x], "half the gradient in backward")
+        steps = (
+            Step(Code.BORN, 0, cubed),
+            Step(Code.BORN, 0, half),
+            Step(Code.GRAD, 0),
+            Step(Code.DEAD, 0, cubed),
+            Step(Code.DEAD, 0, half),
+        )
+    return t.run(Prim("rsqrt", (x,), (out,), (out,) if grad else (), steps, ()))
+
+
+def softmax(t: Tape, x: int, dtype: DType) -> int:
+    """Softmax in `dtype`; its result is saved. Only fp16 input is read as fp32 inside the kernel without a cast copy."""
+    fused = t.dtype[x].name == "fp16" and dtype == FP32
+    y = x if fused else to(t, x, dtype)
+    out = t.fresh(t.dims[x], dtype, t.grad[x], "softmax")
+    saves = (out,) if t.grad[x] else ()
+    # CUDA's backward kernel reads gradient x result, a tensor of its own (aten/src/ATen/native/cuda/SoftMax.cu)
+    product = _temporary(t, t.dims[x], dtype, "softmax kernel: gradient times result")
+    steps = (Step(Code.GRAD, 0), Step(Code.BORN, 0, product), Step(Code.DEAD, 0, product))
+    return t.run(Prim("softmax", (y,), (out,), saves, steps, ()))
+
+
+def matmul(t: Tape, a: int, b: int, dims: Dims, name: str) -> int:
+    """Batched matrix product; each factor is saved when the other needs a gradient."""
+    ga, gb = t.grad[a], t.grad[b]
+    out = t.fresh(dims, t.dtype[a], ga or gb, name)
+    saves = ((a,) if gb else ()) + ((b,) if ga else ())
+    return t.run(Prim("bmm", (a, b), (out,), saves, (Step(Code.GRAD, 1), Step(Code.GRAD, 0)), ()))
+
+
+def dropout(t: Tape, x: int, p: float) -> int:
+    """Fused dropout: a bool mask is saved; at p = 0 the input itself is returned."""
+    if not p:
+        return x
+    grad = t.grad[x]
+    out = t.fresh(t.dims[x], t.dtype[x], grad, "dropout")
+    mask = t.fresh(t.dims[x], BOOL, False, "dropout mask")
+    t.run(Prim("native_dropout", (x,), (mask, out), (mask,) if grad else (), GRAD0, ()))
+    return out

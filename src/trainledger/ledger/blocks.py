@@ -1,0 +1,164 @@
+"""A piece of the model walked forward and backward under a recompute policy, written as lines.
+
+Recompute: torch/utils/checkpoint.py (v2.4 to v2.13). Without reentrance the block's input is kept, the forward is run
+again at the first saved tensor that backward asks for, and stops at the last one it needs; with reentrance the whole
+forward is run again, and its result and the incoming gradient are held until the inner backward returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trainledger.ledger.book import Book, translate
+from trainledger.ledger.tape import EXTERNAL, Tape
+from trainledger.ledger.walk import Backward, Forward, LeafRule, early_stop, run_forward
+from trainledger.lines.line import Account
+
+LeafMaker = Callable[[Backward], LeafRule]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A tape with its edges: input and output values, outside values by name, and the lines of what passes edges.
+
+    `known`: lines of storages shared with other pieces; `arriving` and `leaving`: lines of the output's and of the
+    input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient.
+    """
+
+    tape: Tape
+    source: int
+    target: int
+    prefix: str
+    known: dict[int, int]
+    arriving: int
+    leaving: int
+    outside: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """Events of one piece: forward, backward; deaths when the autocast region ends; outside names it saved; whether
+    autograd keeps the piece's own input; lines of gradients that were not settled."""
+
+    forward: tuple[int, ...]
+    backward: tuple[int, ...]
+    loose: tuple[int, ...]
+    outside: frozenset[str]
+    keeps_input: bool
+
+
+class _Lines:
+    """Which line each storage of a piece is, by the walk in which it is born."""
+
+    __slots__ = ("accounts", "book", "known", "piece", "work")
+
+    def __init__(self, book: Book, piece: Piece) -> None:
+        self.book, self.piece = book, piece
+        self.known = dict(piece.known)
+        self.work = Account.FORWARD
+        self.accounts: dict[int, Account] = {}
+
+    def of(self, storage: int) -> int:
+        number = self.known.get(storage)
+        if number is None:
+            account = self.accounts.get(storage, self.work)
+            number = self.book.storage(account, self.piece.prefix, self.piece.tape.storages[storage])
+            self.known[storage] = number
+        return number
+
+    def phase(self, held: dict[int, int], kept: Account, work: Account) -> None:
+        """Storages born from now on: those in `held` belong to `kept`, others to `work`."""
+        cached = {self.piece.tape.store[value] for value in self.piece.tape.cached.values()}
+        self.accounts = dict.fromkeys(held, kept)
+        self.accounts.update(dict.fromkeys(cached, Account.CASTS))
+        self.work = work
+
+
+class Walker:
+    """One piece walked under a policy; `leaf` makes the rule of what happens to a new gradient of a parameter."""
+
+    __slots__ = ("book", "leaf", "lines", "piece")
+
+    def __init__(self, book: Book, piece: Piece, leaf: LeafMaker) -> None:
+        self.book, self.piece, self.leaf = book, piece, leaf
+        self.lines = _Lines(book, piece)
+
+    def plain(self, keep: frozenset[int] = frozenset()) -> Walked:
+        """No recompute. Values in `keep` outlive the piece's forward: a caller's name still holds them."""
+        piece, tape = self.piece, self.piece.tape
+        casts = frozenset(tape.cached.values())
+        forward = run_forward(tape, casts | keep | {piece.target}, saving=True)
+        self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
+        ahead = translate(forward.events, self.lines.of)
+        loose = self._loose(casts, forward)
+        outside = frozenset(piece.outside[value] for value in forward.outside if value in piece.outside)
+        keeps = piece.source != EXTERNAL and tape.store[piece.source] in forward.held
+        back = self._back(forward)
+        back.run(0, len(tape.prims))
+        return Walked(ahead, self._backward(back, ()), loose, outside, keeps)
+
+    def recomputed(self, reentrant: bool) -> Walked:
+        """The whole piece is recomputed in backward; its input and all outside values are kept until then."""
+        piece, tape = self.piece, self.piece.tape
+        casts = frozenset(tape.cached.values())
+        forward = run_forward(tape, casts | {piece.target, piece.source}, saving=False)
+        self.lines.phase({}, Account.ACTIVATIONS, Account.FORWARD)
+        ahead = translate(forward.events, self.lines.of)
+        loose = self._loose(casts, forward)
+        behind = self._reentrant() if reentrant else self._stopped()
+        return Walked(ahead, behind, loose, frozenset(piece.outside.values()), True)
+
+    def _stopped(self) -> tuple[int, ...]:
+        piece, tape = self.piece, self.piece.tape
+        again = run_forward(tape, frozenset({piece.source}), saving=True, stop=early_stop(tape))
+        back = self._back(again, named=True)
+        saving = [at for at, prim in enumerate(tape.prims) if prim.saves]
+        back.run(saving[-1] + 1, len(tape.prims))
+        before = [*back.events, *again.events]
+        back.events.clear()
+        back.run(saving[0], saving[-1] + 1)
+        back.events.append(-tape.store[piece.source] - 1)
+        back.run(0, saving[0])
+        return self._again(back, again, before)
+
+    def _reentrant(self) -> tuple[int, ...]:
+        piece, tape = self.piece, self.piece.tape
+        again = run_forward(tape, frozenset({piece.source, piece.target}), saving=True)
+        back = self._back(again, named=True, extra=1)
+        back.run(0, len(tape.prims))
+        back.release(back.first)
+        back.events += [-tape.store[piece.target] - 1, -tape.store[piece.source] - 1]
+        return self._again(back, again, again.events)
+
+    def _again(self, back: Backward, again: Forward, before: Sequence[int]) -> tuple[int, ...]:
+        self.lines = _Lines(self.book, self.piece)
+        self.lines.phase(again.held, Account.RECOMPUTED, Account.BACKWARD)
+        return self._backward(back, before)
+
+    def _loose(self, values: frozenset[int], forward: Forward) -> tuple[int, ...]:
+        storages = dict.fromkeys(self.piece.tape.store[value] for value in values)
+        return tuple(-self.lines.of(storage) - 1 for storage in storages if storage not in forward.held)
+
+    def _back(self, forward: Forward, named: bool = False, extra: int = 0) -> Backward:
+        tape, piece = self.piece.tape, self.piece
+        still = frozenset({tape.store[piece.source], tape.store[piece.target]}) if named else frozenset()
+        back = Backward(tape, dict(forward.held), still)
+        back.leaf = self.leaf(back)
+        back.seed(piece.target, "incoming gradient", extra)
+        return back
+
+    def _backward(self, back: Backward, before: Sequence[int]) -> tuple[int, ...]:
+        lines, piece, tape = self.lines, self.piece, self.piece.tape
+        lines.known.update(back.given)
+        for storage, weight in back.owned.items():
+            if storage not in back.given:
+                kept = tape.storages[storage]._replace(name=weight.name)
+                lines.known[storage] = self.book.storage(Account.GRADIENTS, piece.prefix, kept)
+        for value, storage in back.grads.items():
+            if value == piece.source:
+                lines.known[storage] = piece.leaving
+        lines.known.setdefault(back.first, piece.arriving)
+        started = translate(before, lines.of)
+        lines.accounts, lines.work = {}, Account.BACKWARD
+        return started + translate(back.events, lines.of)

@@ -1,0 +1,127 @@
+"""Routers and routed experts on a tape, as Transformers' `grouped_mm_experts_forward` runs them.
+
+Tokens are repeated once for every expert they take and sorted by expert; the two stacked weights multiply them in
+groups. Sizes depend on tokens and `top_k` alone, not on which experts are chosen.
+
+Sources: transformers (5.24.0) integrations/moe.py and the routers of models/mixtral, qwen2_moe, qwen3_moe, olmoe;
+torch (v2.13) tools/autograd/derivatives.yaml: _grouped_mm, index, topk, div_; FunctionsManual.cpp: index_backward and
+value_selecting_reduction_backward write into zeros in place.
+"""
+
+from __future__ import annotations
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import FP32, INT32, INT64, DType
+from trainledger.ledger import aten, nn
+from trainledger.ledger.activations import activation
+from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
+from trainledger.model import program as p
+
+
+def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
+    """Logits, the scores of the chosen experts, and their numbers."""
+    experts, slots = t.dims[weight][0], Axis(Dim.SLOTS, spec.top_k)
+    # a view of its own: under autocast its gradient waits there until the weight's cast ran backward
+    logits = nn.flat_linear(t, aten.view(t, x), (*t.dims[x][:-1], experts), weight)
+    probs = aten.softmax(t, aten.to(t, logits, FP32) if spec.upcast else logits, FP32)
+    dims = (*t.dims[x][:-1], slots)
+    grad = t.grad[probs]
+    scores, chosen = t.fresh(dims, FP32, grad, "scores"), t.fresh(dims, INT64, False, "chosen experts")
+    t.run(Prim("topk", (probs,), (scores, chosen), (chosen,) if grad else (), aten.GRAD0, ()))
+    if spec.normalise:
+        scores = _normalised(t, scores)
+    if not spec.upcast:
+        scores = aten.to(t, scores, t.dtype[logits])
+    t.end([probs])
+    return [logits, scores, chosen]
+
+
+def _normalised(t: Tape, scores: int) -> int:
+    """scores /= scores.sum(-1): in place, so that autograd copies the dividend first."""
+    dims, grad = t.dims[scores], t.grad[scores]
+    total = t.fresh((*dims[:-1], Axis(Dim.ONE, 1)), FP32, grad, "sum of scores")
+    t.run(Prim("sum", (scores,), (total,), (), aten.PASS0, ()))
+    before = t.fresh(dims, FP32, False, "scores before division")
+    t.run(Prim("clone", (scores,), (before,), (), (), ()))
+    made = [
+        _temporary(t, dims, FP32, f"{name} in backward") for name in ("quotient", "second quotient", "negated", "full")
+    ]
+    steps = (
+        *(Step(Code.BORN, 1, one) for one in made),
+        *(Step(Code.DEAD, 1, one) for one in reversed(made[:-1])),
+        Step(Code.GRAD, 0),
+        Step(Code.GRAD, 1),
+        Step(Code.DEAD, 1, made[-1]),
+    )
+    out = t.alias(scores)
+    return t.run(
+        Prim("div_", (scores, total, before), (out,), (before, total) if grad else (), steps if grad else (), ())
+    )
+
+
+def _temporary(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
+    t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}"))
+    return len(t.storages) - 1
+
+
+def _plain(t: Tape, kind: str, x: int, dims: Dims, dtype: DType) -> int:
+    """A tensor of integers computed from another."""
+    return t.run(Prim(kind, (x,), (t.fresh(dims, dtype, False, kind),), (), (), ()))
+
+
+def _taken(t: Tape, x: int, at: int, dims: Dims, name: str) -> int:
+    """Rows of x by index: saves the index; backward adds the rows into zeros of x's size."""
+    out = t.fresh(dims, t.dtype[x], t.grad[x], name)
+    return t.run(Prim("index", (x, at), (out,), (at,) if t.grad[x] else (), aten.GRAD0, ()))
+
+
+def _grouped(t: Tape, x: int, weight: int, ends: int, dims: Dims) -> int:
+    """Each expert's rows times its matrix; the rows are cast to the weight's dtype, autocast does not know the call."""
+    x = aten.to(t, x, t.dtype[weight])
+    grad = t.grad[x] or t.grad[weight]
+    out = t.fresh(dims, t.dtype[weight], grad, "product by expert")
+    saves = ((x,) if t.grad[weight] else ()) + ((weight,) if t.grad[x] else ()) + ((ends,) if grad else ())
+    return t.run(Prim("grouped_mm", (x, weight, ends), (out,), saves, (Step(Code.GRAD, 1), Step(Code.GRAD, 0)), ()))
+
+
+def experts(t: Tape, spec: p.Experts, ins: list[int], gate_up: int, down: int) -> int:
+    """The sum over each token's experts, weighed by their scores, in the hidden state's dtype."""
+    x, scores, chosen = ins
+    slots = t.dims[chosen]
+    hidden, wide = t.dims[x][-1], t.dims[gate_up][1]
+    count = t.dims[gate_up][:1]
+    order, place = t.fresh(slots, INT64, False, "experts in order"), t.fresh(slots, INT64, False, "places in order")
+    t.run(Prim("sort", (chosen,), (order, place), (), (), ()))
+    rows = _taken(t, x, _plain(t, "token of each place", place, slots, INT64), (*slots, hidden), "tokens by expert")
+    weights = _taken(t, aten.view(t, scores), place, slots, "scores by expert")
+    narrow = _plain(t, "experts as int32", order, slots, INT32)
+    tokens = _plain(t, "tokens per expert", narrow, count, INT32)
+    ends = _plain(t, "ends of experts", tokens, count, INT32)
+    both = _grouped(t, rows, gate_up, ends, (*slots, wide))
+    inner = (*slots, t.dims[down][-1])
+    gate, up = aten.chunk(t, both, (inner, inner))
+    product = aten.mul(t, activation(t, spec.act, gate), up, "gated")
+    t.end([both, gate, up])
+    out = _grouped(t, product, down, ends, (*slots, hidden))
+    t.end([product])
+    weighed = aten.mul(t, out, aten.view(t, weights, (*slots, Axis(Dim.ONE, 1))), "weighed")
+    back = _inverse(t, place, slots)
+    restored = _taken(t, weighed, back, (*slots, hidden), "in token order")
+    total = _summed(t, restored, t.dims[x])
+    result = aten.to(t, total, t.dtype[x])
+    t.end([order, place, narrow, tokens, ends, rows, weights, out, back, restored, total])
+    return result
+
+
+def _inverse(t: Tape, place: int, slots: Dims) -> int:
+    """Where each token's experts stand in order."""
+    back = _plain(t, "places of tokens", place, slots, INT64)
+    counted = _plain(t, "arange", place, slots, INT64)
+    return t.run(Prim("index_put_", (back, place, counted), (t.alias(back),), (), (), ()))
+
+
+def _summed(t: Tape, x: int, dims: Dims) -> int:
+    """The sum over a token's experts; its gradient is a view, copied as a whole when seen by places again."""
+    by_token = aten.heads_first(t, x, t.dims[x])
+    out = t.fresh(dims, t.dtype[x], t.grad[x], "sum over experts")
+    return t.run(Prim("sum", (by_token,), (out,), (), aten.PASS0, ()))

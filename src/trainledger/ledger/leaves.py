@@ -1,0 +1,69 @@
+"""What happens to a parameter's gradient as it arrives: kept, added to the one there, held for a second use, copied.
+
+Source: torch/csrc/autograd/functions/accumulate_grad.h and input_buffer.cpp (v2.4 to v2.13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainledger.facts.dtypes import DType
+from trainledger.ledger.walk import Backward, LeafRule
+from trainledger.model.program import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The rule of gradients. `fresh`: there is none yet, the new one is kept; otherwise it is added and dies.
+
+    `dtype`: that of the gradients that stay. `waiting`: lines of gradients of weights that are read twice, whose
+    first gradient waits for the second. `viewed`: that first one is a view of a product, so that the sum is a third
+    tensor. `copied`: a bucket takes the gradient's place (DistributedDataParallel, gradient_as_bucket_view).
+    """
+
+    fresh: bool
+    dtype: DType
+    waiting: Mapping[Weight, int]
+    viewed: bool = False
+    copied: bool = False
+
+    def first(self, back: Backward) -> LeafRule:
+        """The rule of the pieces that run backward first: gradients of weights read twice wait."""
+
+        def rule(weight: Weight, storage: int) -> list[int]:
+            if weight not in self.waiting:
+                return self._settle(back, weight, storage)
+            back.given[storage] = self.waiting[weight]
+            return []
+
+        return rule
+
+    def last(self, back: Backward) -> LeafRule:
+        """The rule of the piece that runs backward last: waiting gradients are joined."""
+
+        def rule(weight: Weight, storage: int) -> list[int]:
+            if weight not in self.waiting:
+                return self._settle(back, weight, storage)
+            dtype = back.tape.storages[storage].dtype
+            waited = back.foreign(weight.dims, dtype, f"first gradient of {weight.name}")
+            back.given[waited] = self.waiting[weight]
+            if not self.viewed:
+                return [-storage - 1, *self._settle(back, weight, waited)]
+            total = back.foreign(weight.dims, dtype, f"sum of gradients of {weight.name}")
+            return [total + 1, -waited - 1, -storage - 1, *self._settle(back, weight, total)]
+
+        return rule
+
+    def _settle(self, back: Backward, weight: Weight, storage: int) -> list[int]:
+        """A gradient that is whole: it stays (cast where it is kept in another dtype), or is added and dies."""
+        if self.copied or not self.fresh:
+            return [-storage - 1]
+        if back.tape.storages[storage].dtype == self.dtype and storage not in back.given:
+            back.owned[storage] = weight
+            return []
+        if back.tape.storages[storage].dtype == self.dtype:
+            return []
+        kept = back.foreign(weight.dims, self.dtype, weight.name)
+        back.owned[kept] = weight
+        return [kept + 1, -storage - 1]

@@ -1,0 +1,93 @@
+"""torch.nn.functional on a tape: linear, norms, embedding, with autocast's casts.
+
+Sources: torch/csrc/autograd and aten/src/ATen/native (Linear.cpp, layer_norm.cpp, Embedding.cu), aten/src/ATen/
+autocast_mode.cpp (v2.4 to v2.13): linear and matmul cast to the low dtype, layer_norm, softmax and losses to fp32;
+the cast of a parameter that needs a gradient is kept until the autocast region ends.
+"""
+
+from __future__ import annotations
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import FP32
+from trainledger.ledger.aten import to
+from trainledger.ledger.tape import Code, Prim, Step, Tape
+
+
+def lowered(t: Tape, x: int) -> int:
+    """A tensor as an autocast matrix product reads it: cast to the low dtype; a parameter's cast is cached."""
+    low = t.autocast
+    if low is None or t.dtype[x] != FP32:
+        return x
+    weight = t.leaf.get(x)
+    if weight is None or not t.grad[x]:
+        return to(t, x, low)
+    if weight not in t.cached:
+        name, t.scope = t.scope, f"{weight.name} (autocast)"
+        t.cached[weight] = to(t, x, low)
+        t.scope = name
+    return t.cached[weight]
+
+
+def raised(t: Tape, x: int) -> int:
+    """A tensor as autocast's fp32 operations read it."""
+    return to(t, x, FP32) if t.autocast is not None else x
+
+
+def linear(t: Tape, x: int, dims: Dims, weight: int, bias: int | None = None) -> int:
+    """x W^T + b: saves x when the weight is trained, and the weight when x needs a gradient."""
+    # C++ evaluates the casts of an autocast operation's arguments from the last to the first
+    low_bias = None if bias is None else lowered(t, bias)
+    w = lowered(t, weight)
+    return _product(t, (lowered(t, x), w), dims, low_bias)
+
+
+def flat_linear(t: Tape, x: int, dims: Dims, weight: int, bias: int | None = None) -> int:
+    """x W^T + b of a matrix of tokens: the input's gradient is a product of its own."""
+    low_bias = None if bias is None else lowered(t, bias)
+    w = lowered(t, weight)
+    return _product(t, (lowered(t, x), w), dims, low_bias, Code.GRAD)
+
+
+def conv1d(t: Tape, x: int, dims: Dims, weight: int, bias: int | None = None) -> int:
+    """GPT-2's Conv1D, addmm(b, x, W): as a linear layer, but W, the last argument, is cast first, then x, then b."""
+    w = lowered(t, weight)
+    x = lowered(t, x)
+    return _product(t, (x, w), dims, None if bias is None else lowered(t, bias))
+
+
+def _product(t: Tape, factors: tuple[int, int], dims: Dims, bias: int | None, code: Code = Code.VIEW) -> int:
+    """x W^T + b of tensors that are cast already; `code` makes the input's gradient."""
+    x, w = factors
+    ins = factors if bias is None else (*factors, bias)
+    grad = any(t.grad[value] for value in ins)
+    out = t.fresh(dims, t.dtype[x], grad, "output")
+    saves = ((x,) if t.grad[w] else ()) + ((w,) if t.grad[x] else ())
+    # of more than two dims the input's gradient is a view of a flattened product, which cannot take another in place
+    first = Step(code, 0)
+    steps = (Step(Code.GRAD, 1), first) if bias is None else (first, Step(Code.GRAD, 1), Step(Code.GRAD, len(ins) - 1))
+    return t.run(Prim("linear", ins, (out,), saves, steps, ()))
+
+
+def layer_norm(t: Tape, x: int, weight: int | None, bias: int | None) -> int:
+    """torch.nn.LayerNorm: saves its input and fp32 mean and inverse deviation of each row."""
+    x = raised(t, x)
+    rows = (*t.dims[x][:-1], Axis(Dim.ONE, 1))
+    ins = tuple(value for value in (x, weight, bias) if value is not None)
+    grad = any(t.grad[value] for value in ins)
+    out = t.fresh(t.dims[x], t.dtype[x], grad, "output")
+    mean = t.fresh(rows, FP32, False, "mean")
+    rstd = t.fresh(rows, FP32, False, "inverse deviation")
+    saves = (x, mean, rstd) if grad else ()
+    steps = tuple(Step(Code.GRAD, at) for at in range(len(ins)))
+    return t.run(Prim("native_layer_norm", ins, (out, mean, rstd), saves, steps, ()))
+
+
+def embedding(t: Tape, ids: int, table: int, dims: Dims) -> int:
+    """Rows of a table; saves the ids, backward makes a dense gradient of the whole table."""
+    grad = t.grad[table]
+    out = t.fresh(dims, t.dtype[table], grad, "output")
+    return t.run(Prim("embedding", (table, ids), (out,), (ids,) if grad else (), (Step(Code.GRAD, 0),), ()))
+
+
+
+

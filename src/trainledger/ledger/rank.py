@@ -1,0 +1,109 @@
+"""The ledger of one rank: lines, moments, and what they were made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trainledger.base.dims import elements
+from trainledger.facts.allocator import CUDA, EXPANDABLE
+from trainledger.facts.dtypes import DTYPES
+from trainledger.facts.kernels import CUBLAS
+from trainledger.facts.optimizer_bytes import StateOptions
+from trainledger.facts.optimizer_kinds import Kind
+from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
+from trainledger.facts.versions import at_least
+from trainledger.ledger.book import Book
+from trainledger.ledger.micro import Job
+from trainledger.ledger.run import run_of
+from trainledger.ledger.step import Extras, Updates, compose
+from trainledger.lines.line import Line
+from trainledger.lines.stream import Moment, fold
+from trainledger.model.counts import fits
+from trainledger.model.program import Linear, Model, Weight
+from trainledger.plan.schema import Plan
+
+STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One rank's lines and moments, in order; every moment's live lines add up to its bytes."""
+
+    lines: tuple[Line, ...]
+    moments: tuple[Moment, ...]
+
+
+def rank_ledger(plan: Plan, model: Model, architecture: str) -> Ledger:
+    """The ledger of one rank of a resolved plan on a device of this architecture."""
+    expandable = bool(plan.stack.allocator.get("expandable_segments"))
+    book = Book(EXPANDABLE if expandable else CUDA)
+    job = Job(book, model, run_of(plan, architecture), trained_of(plan, model))
+    segments = compose(job, updates_of(plan), extras_of(plan, architecture))
+    return Ledger(tuple(book.lines), fold(book.lines, segments))
+
+
+def trained_of(plan: Plan, model: Model) -> Any:
+    """Which weights are trained: a function of a weight. A tied head's name means the embedding it shares."""
+    chosen = plan.trainable
+    if chosen in ("all", "none"):
+        return lambda weight: chosen == "all"
+    alias = {op.spec.weight: op.name for op in model.head.ops if isinstance(op.spec, Linear)}
+    names: dict[Weight, str] = {}
+
+    def trained(weight: Weight) -> bool:
+        if weight not in names:
+            names[weight] = weight.name
+        return fits(weight.name, chosen) or (weight in alias and fits(alias[weight], chosen))
+
+    return trained
+
+
+def updates_of(plan: Plan) -> Updates:
+    """The optimizer's row with the plan's implementation and the dtypes of its states."""
+    given = plan.optimizer
+    row = OPTIMIZERS[given.name]
+    implementation = given.implementation
+    if given.name == "adafactor":  # torch's own runs as a loop; the Trainer's options name Transformers' own
+        own = any(name in given.options for name in ADAFACTOR_TRANSFORMERS_OPTIONS)
+        implementation = "transformers" if own else None
+    elif implementation not in {one.name for one in row.implementations}:
+        implementation = None
+    dtypes = tuple((STATES[name], DTYPES[dtype]) for name, dtype in given.states.items())
+    gradient = DTYPES[plan.precision.gradients]
+    older = row.blocks.older if row.blocks else ("", 0)
+    version = plan.stack.versions.get("bitsandbytes")
+    block = older[1] if older[0] and version and not at_least(version, older[0]) else None
+    how = StateOptions(implementation=implementation, gradient=gradient, dtypes=dtypes, block=block)
+    return Updates(row, implementation, how, given.grad_clip is not None)
+
+
+def extras_of(plan: Plan, architecture: str) -> Extras:
+    """Workspace, master weights, main gradients and buckets."""
+    precision, parallel = plan.precision, plan.parallel
+    large = architecture in CUBLAS.architectures or any(
+        architecture == name and at_least(plan.stack.versions.get("torch"), since) for name, since in CUBLAS.since
+    )
+    ddp = parallel.strategy == "ddp"
+    return Extras(
+        workspace=_configured(plan.stack.env.get("CUBLAS_WORKSPACE_CONFIG")) or (CUBLAS.large if large else CUBLAS.default),
+        master=DTYPES[precision.master] if precision.master and precision.weights != precision.master else None,
+        main_gradients=DTYPES[precision.main_gradients] if precision.main_gradients else None,
+        buckets=ddp,
+        bucket_views=ddp and bool(parallel.options.get("gradient_as_bucket_view")),
+    )
+
+
+def _configured(text: object) -> int:
+    """Bytes of `:KiB:COUNT` pairs; 0 where there are none."""
+    parts = str(text or "").split(":")[1:]
+    if not parts or len(parts) % CUBLAS.pair or not all(part.isdigit() for part in parts):
+        return 0
+    sizes, counts = parts[:: CUBLAS.pair], parts[1 :: CUBLAS.pair]
+    return sum(int(size) * CUBLAS.unit * int(count) for size, count in zip(sizes, counts, strict=True))
+
+
+def payload(line: Line) -> int:
+    """Bytes of one copy's elements, before the allocator rounds."""
+    return line.dtype.bytes_of(elements(line.dims))

@@ -1,0 +1,67 @@
+"""Rotary embedding on a tape: queries and keys times cosines, plus their turned halves times sines.
+
+Sources: apply_rotary_pos_emb and rotate_half of transformers/models/{llama,olmo2,cohere,phi3,glm}/modeling_*.py
+(5.24.0).
+"""
+
+from __future__ import annotations
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import FP32
+from trainledger.ledger import aten
+from trainledger.ledger.tape import Tape
+from trainledger.model.program import Join, Rope
+
+Pair = tuple[int, int]
+
+
+def rope(t: Tape, spec: Rope, wholes: Pair, tables: Pair) -> list[int]:
+    """Queries and keys turned by the tables (cosines and sines): the values that stand for them from here on."""
+    dtypes = [t.dtype[x] for x in wholes]
+    inputs = [aten.to(t, x, FP32) if spec.upcast else x for x in wholes]
+    used = [_spread(t, table) for table in tables] if spec.spread else list(tables)
+    split = [_parts(t, spec, x) for x in inputs] if spec.join is not Join.NONE else [[x] for x in inputs]
+    out: list[int] = []
+    for parts in split:
+        turned = _turn(t, spec, parts[0], used)
+        out.append(_joined(t, spec, turned, parts[1]) if spec.join is Join.EACH else turned)
+    named: list[int] = []
+    if spec.join is Join.APART:
+        named = [*out, *(parts[1] for parts in split)]
+    if spec.join in (Join.LAST, Join.APART):
+        out = [_joined(t, spec, turned, parts[1]) for turned, parts in zip(out, split, strict=True)]
+    result = [aten.to(t, x, dtype) if spec.back else x for x, dtype in zip(out, dtypes, strict=True)]
+    t.end([*inputs, *used, *out, *result])
+    return [*result, *named]
+
+
+def _turn(t: Tape, spec: Rope, x: int, tables: list[int]) -> int:
+    cos, sin = tables
+    dims = t.dims[x]
+    half = (*dims[:-1], Axis(Dim.ROPE_DIM, spec.rotary // len(tables)))
+    straight = aten.mul(t, x, cos, "times cos")
+    first, second = aten.part(t, x, half), aten.part(t, x, half)
+    turned = aten.cat(t, [aten.unary(t, "neg", second), first], dims, "rotated half")
+    t.end([first, second])
+    return aten.add(t, straight, aten.mul(t, turned, sin, "times sin"), "rotated")
+
+
+def _parts(t: Tape, spec: Rope, x: int) -> list[int]:
+    """The part that turns and the part that passes; a slice of everything is no slice, one of nothing is."""
+    dims = t.dims[x]
+    rest = (*dims[:-1], Axis(Dim.HEAD_DIM, spec.head - spec.rotary))
+    turning = (*dims[:-1], Axis(Dim.HEAD_DIM, spec.rotary))
+    first = aten.part(t, x, turning) if spec.rotary < spec.head else aten.view(t, x)
+    return [first, aten.part(t, x, rest)]
+
+
+def _joined(t: Tape, spec: Rope, turned: int, rest: int) -> int:
+    dims: Dims = (*t.dims[turned][:-1], Axis(Dim.HEAD_DIM, spec.head))
+    if t.autocast is not None:  # a concatenation is promoted to the widest dtype
+        rest = aten.to(t, rest, t.dtype[turned])
+    return aten.cat(t, [turned, rest], dims, "rotated and the rest")
+
+
+def _spread(t: Tape, table: int) -> int:
+    """Half of a table, each entry repeated for its pair: a copy in every layer."""
+    return aten.copy(t, table)

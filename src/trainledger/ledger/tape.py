@@ -1,0 +1,146 @@
+"""The tape: values, storages and primitives, as a framework's eager mode makes them.
+
+A rule (see `rules/`) writes an operation as primitives on a tape. The tape knows which value shares whose storage,
+which value needs a gradient, what autograd keeps, and where a value's last use is. `walk` then turns a tape into
+births and deaths of storages, forward and backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from trainledger.base.dims import Dims, elements
+from trainledger.facts.allocator import CUDA
+from trainledger.facts.dtypes import DType
+from trainledger.model.program import Weight
+
+EXTERNAL = -1
+
+
+class Code(IntEnum):
+    """What one step of a backward function does."""
+
+    GRAD = 0  # the gradient of an input is born
+    PASS = 1  # the gradient of an input is the incoming gradient itself
+    BORN = 2  # a temporary is born
+    DEAD = 3  # a temporary dies
+    GIVE = 4  # a temporary becomes the gradient of an input
+    VIEW = 5  # as GRAD, but a view of a product: another cannot be added to it in place
+    SEEN = 6  # as PASS, but through a view: another cannot be added to it in place
+
+
+class Step(NamedTuple):
+    """One step of a backward function: `at` is the input's position; `value` the temporary's place on the tape."""
+
+    code: Code
+    at: int = 0
+    value: int = 0
+
+
+class Prim(NamedTuple):
+    """One primitive: inputs, outputs, what it saves for backward, its backward steps, bytes alive only inside it."""
+
+    kind: str
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+    saves: tuple[int, ...]
+    steps: tuple[Step, ...]
+    work: tuple[int, ...]
+
+
+class Storage(NamedTuple):
+    """One allocation: its rounded bytes and what it holds. `weight` names the parameter a gradient belongs to."""
+
+    size: int
+    dims: Dims
+    dtype: DType
+    name: str
+    weight: Weight | None = None
+
+    @classmethod
+    def of(cls, dims: Dims, dtype: DType, name: str, weight: Weight | None = None) -> Storage:
+        """A storage for a tensor of these dims, rounded as the allocator rounds."""
+        return cls(CUDA.rounded(dtype.bytes_of(elements(dims))), dims, dtype, name, weight)
+
+
+class Tape:
+    """Values, storages and primitives of one block; a builder that lives only while its block is walked."""
+
+    __slots__ = (
+        "autocast",
+        "cached",
+        "dims",
+        "dtype",
+        "ends",
+        "grad",
+        "inherited",
+        "leaf",
+        "prims",
+        "scope",
+        "storages",
+        "store",
+    )
+
+    def __init__(self, autocast: DType | None = None) -> None:
+        self.autocast = autocast
+        self.dims: list[Dims] = []
+        self.dtype: list[DType] = []
+        self.grad: list[bool] = []
+        self.store: list[int] = []
+        self.leaf: dict[int, Weight] = {}
+        self.cached: dict[Weight, int] = {}
+        self.inherited: list[int] = []
+        self.storages: list[Storage] = []
+        self.prims: list[Prim] = []
+        self.ends: list[int] = []
+        self.scope = ""
+
+    def outside(self, dims: Dims, dtype: DType, grad: bool, weight: Weight | None = None) -> int:
+        """A value whose storage this tape does not own: a parameter, or a tensor of the step around the block."""
+        value = self._value(dims, dtype, grad, EXTERNAL)
+        if weight is not None:
+            self.leaf[value] = weight
+        return value
+
+    def fresh(self, dims: Dims, dtype: DType, grad: bool, name: str = "") -> int:
+        """A value with a storage of its own; born when the primitive that returns it runs."""
+        self.storages.append(Storage.of(dims, dtype, f"{self.scope}: {name}" if name else self.scope))
+        return self._value(dims, dtype, grad, len(self.storages) - 1)
+
+    def inherit(self, dims: Dims, dtype: DType, grad: bool, name: str) -> int:
+        """A value whose storage is alive when the block starts, and whose name may end in it (a block's input)."""
+        self.scope = name
+        value = self.fresh(dims, dtype, grad)
+        self.inherited.append(self.store[value])
+        return value
+
+    def alias(self, of: int, dims: Dims | None = None) -> int:
+        """A value that shares the storage of another (a view)."""
+        return self._value(self.dims[of] if dims is None else dims, self.dtype[of], self.grad[of], self.store[of])
+
+    def _value(self, dims: Dims, dtype: DType, grad: bool, store: int) -> int:
+        self.dims.append(dims)
+        self.dtype.append(dtype)
+        self.grad.append(grad)
+        self.store.append(store)
+        self.ends.append(len(self.prims))
+        return len(self.store) - 1
+
+    def run(self, prim: Prim) -> int:
+        """Append a primitive; returns its first output."""
+        at = len(self.prims)
+        self.prims.append(prim)
+        ends = self.ends
+        for value in prim.ins:
+            ends[value] = at
+        for value in prim.outs:
+            ends[value] = at
+        return prim.outs[0]
+
+    def end(self, values: Sequence[int]) -> None:
+        """The Python names of these values end here: they live at least as long as all primitives so far."""
+        at = len(self.prims) - 1
+        for value in values:
+            self.ends[value] = max(self.ends[value], at)

@@ -1,0 +1,134 @@
+"""What clipping and the optimizer's step allocate, over all trained parameters in order.
+
+Sources: torch/nn/utils/clip_grad.py, aten/src/ATen/native/cuda/ForeachReduceOp.cu, and the optimizer's own row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainledger.base.dims import Axis, Dim, elements
+from trainledger.base.sources import Basis
+from trainledger.facts.dtypes import FP32, DType
+from trainledger.facts.kernels import NORM
+from trainledger.facts.optimizer_bytes import StateOptions, dtype_of, shared_tensors, state_bytes
+from trainledger.facts.optimizer_kinds import Implementation, Optimizer, Place, Scope, When
+from trainledger.ledger.book import Book
+from trainledger.lines.line import Account, Line
+from trainledger.lines.line import Place as LinePlace
+from trainledger.model.program import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A trained parameter: its weight, its line's name, its dtype, and how many equal ones there are."""
+
+    weight: Weight
+    name: str
+    dtype: DType
+    count: int
+
+
+def births(lines: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Events by which that many copies of these lines are born."""
+    return tuple(event for line, count in lines for event in (line + 1,) * count)
+
+
+def deaths(lines: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Events by which that many copies of these lines die."""
+    return tuple(-event for event in births(lines))
+
+
+def state_lines(book: Book, row: Optimizer, parameters: Sequence[Parameter], how: StateOptions) -> list[tuple[int, int]]:
+    """Lines of the optimizer's states that lie in the device's allocator, with their copies."""
+    result: list[tuple[int, int]] = []
+    for parameter in parameters:
+        sizes = tuple(axis.size for axis in parameter.weight.dims)
+        for state in state_bytes(row, sizes, parameter.dtype, how):
+            if state.place is not Place.DEVICE:
+                continue
+            name = f"{state.kind.value} {state.part.value} of {parameter.name}"
+            dims = parameter.weight.dims if state.elements == elements(parameter.weight.dims) else _flat(state.elements)
+            line = Line(
+                Account.OPTIMIZER, name, dims, state.dtype, book.unit(state.bytes), Basis.COUNTED, row.source
+            )
+            result.append((book.add(line), parameter.count))
+    for table in shared_tensors(row):
+        line = Line(
+            Account.OPTIMIZER, f"look-up table of {table.kind.value}", _flat(table.elements), table.dtype,
+            book.unit(table.bytes), Basis.COUNTED, row.source,
+        )  # fmt: skip
+        result.append((book.add(line), 1))
+    return result
+
+
+def _flat(size: int) -> tuple[Axis, ...]:
+    return (Axis(Dim.ELEMENTS, size),)
+
+
+def step_events(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> tuple[int, ...]:
+    """Births and deaths of the step's temporaries."""
+    everything = [one for one in how.temporaries if one.scope is Scope.ALL and _applies(one.when, parameters)]
+    events: list[int] = []
+    alive: list[tuple[int, int]] = []
+    for temporary in everything:
+        for parameter in parameters:
+            alive.append((_line(book, parameter, dtype_of(temporary.width, parameter.dtype, parameter.dtype), row), parameter.count * temporary.count))
+    events += births(alive)
+    events += deaths(alive)
+    events += _one_by_one(book, row, how, parameters)
+    return tuple(events)
+
+
+def _applies(when: When, parameters: Sequence[Parameter]) -> bool:
+    if when is When.SIXTEEN_BIT:
+        return any(parameter.dtype.bits < FP32.bits for parameter in parameters)
+    return when is When.ALWAYS
+
+
+def _line(book: Book, parameter: Parameter, dtype: DType, row: Optimizer) -> int:
+    weight = parameter.weight
+    return book.tensor(Account.STEP, f"temporary of {parameter.name}", weight.dims, dtype, row.source)
+
+
+def _one_by_one(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> Iterator[int]:
+    """A loop over parameters: what it makes for the current one, and what still lives of the one before."""
+    current = [one for one in how.temporaries if one.scope is Scope.CURRENT and _applies(one.when, parameters)]
+    before = [one for one in how.temporaries if one.scope is Scope.PREVIOUS and _applies(one.when, parameters)]
+    if not current:
+        return
+    held: list[int] = []
+    for parameter in parameters:
+        made = [
+            _line(book, parameter, dtype_of(one.width, parameter.dtype, parameter.dtype), row)
+            for one in current
+            for _ in range(one.count)
+        ]
+        kept = made[: sum(one.count for one in before)]
+        for _ in range(parameter.count):
+            yield from (line + 1 for line in made)
+            yield from (-line - 1 for line in held)
+            yield from (-line - 1 for line in made[len(kept) :])
+            held = kept
+    yield from (-line - 1 for line in held)
+
+
+def clip_events(book: Book, parameters: Sequence[Parameter]) -> tuple[int, ...]:
+    """The norm of all gradients by foreach kernels: one partial sum per chunk of the largest tensor, for every tensor,
+    and one scalar per tensor."""
+    count = sum(parameter.count for parameter in parameters)
+    if not count:
+        return ()
+    largest = max(elements(parameter.weight.dims) for parameter in parameters)
+    dtype = parameters[0].dtype
+    partial = book.tensor(
+        Account.CLIP, "partial sums of gradient norms", _flat(count * -(-largest // NORM.chunk)), FP32, NORM.source
+    )
+    scalar = book.tensor(Account.CLIP, "norm of one gradient", _flat(1), dtype, NORM.source)
+    return (partial + 1, *births([(scalar, count)]), -partial - 1, *deaths([(scalar, count)]))
+
+
+def host(place: Place) -> LinePlace:
+    """Where a state that is not in the device's allocator lies."""
+    return LinePlace.HOST if place is Place.HOST else LinePlace.DEVICE

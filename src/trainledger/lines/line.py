@@ -1,0 +1,57 @@
+"""A line: one kind of tensor, its dims, dtype, place, how its number is known, and from where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trainledger.base.dims import Dims
+from trainledger.base.sources import Basis, Source
+from trainledger.facts.dtypes import DType
+
+
+class Account(StrEnum):
+    """What a line belongs to; the table folds by it."""
+
+    WEIGHTS = "weights"
+    GRADIENTS = "gradients"
+    MASTER = "master_weights"
+    OPTIMIZER = "optimizer_states"
+    BUFFERS = "buffers"
+    BUCKETS = "gradient_buckets"
+    INPUTS = "inputs"
+    ACTIVATIONS = "activations"
+    RECOMPUTED = "recomputed_activations"
+    LOGITS = "logits_and_loss"
+    CASTS = "autocast_weight_casts"
+    FORWARD = "forward_work"
+    BACKWARD = "backward_work"
+    CLIP = "clip_work"
+    STEP = "optimizer_work"
+    WORKSPACE = "workspace"
+
+
+RESIDENT = frozenset({Account.WEIGHTS, Account.GRADIENTS, Account.MASTER, Account.OPTIMIZER, Account.BUFFERS})
+
+
+class Place(StrEnum):
+    """Where a line lies."""
+
+    DEVICE = "device"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A tensor of which some number of equal copies is alive at a moment; `unit` bytes each, as allocated."""
+
+    account: Account
+    name: str
+    dims: Dims
+    dtype: DType
+    unit: int
+    basis: Basis
+    source: Source
+    why: str = ""
+    place: Place = Place.DEVICE
+    shards: int = 1

@@ -1,0 +1,107 @@
+"""Births and deaths of lines over a run, in order, folded into moments and peaks.
+
+A segment is a run of events of one moment, repeated for equal layers. An event is a line's number plus one at a
+birth, its negative at a death. Plain integers: equal layers are not written out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trainledger.lines.line import Line
+
+Events = tuple[int, ...]
+
+
+class Segment(NamedTuple):
+    """Events of a moment, `repeat` times in a row."""
+
+    moment: str
+    events: Events
+    repeat: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A named moment at its largest: bytes, and the lines live then with their number of copies."""
+
+    name: str
+    allocated: int
+    live: tuple[tuple[int, int], ...]
+
+
+class _Shape(NamedTuple):
+    net: int
+    high: int
+    at: int
+
+
+def _shape(events: Events, units: Sequence[int]) -> _Shape:
+    """Net bytes of a run of events, its highest point, and after how many events that is."""
+    total = high = at = 0
+    for position, event in enumerate(events):
+        if event > 0:
+            total += units[event - 1]
+            if total > high:
+                high, at = total, position + 1
+        else:
+            total -= units[-event - 1]
+    return _Shape(total, high, at)
+
+
+class _Spot(NamedTuple):
+    total: int
+    segment: int
+    turn: int
+    at: int
+
+
+def _spots(segments: Sequence[Segment], units: Sequence[int]) -> dict[str, _Spot]:
+    shapes: dict[int, _Shape] = {}
+    spots: dict[str, _Spot] = {}
+    total = 0
+    for index, (moment, events, repeat) in enumerate(segments):
+        shape = shapes.get(id(events))
+        if shape is None:
+            shape = shapes[id(events)] = _shape(events, units)
+        turn = repeat - 1 if shape.net > 0 else 0
+        high = total + turn * shape.net + shape.high
+        if moment not in spots or high > spots[moment].total:
+            spots[moment] = _Spot(high, index, turn, shape.at)
+        total += repeat * shape.net
+    return spots
+
+
+def _count(counts: Counter[int], events: Events, times: int) -> None:
+    for event in events:
+        if event > 0:
+            counts[event - 1] += times
+        else:
+            counts[-event - 1] -= times
+
+
+def fold(lines: Sequence[Line], segments: Sequence[Segment]) -> tuple[Moment, ...]:
+    """Every moment at its largest, in order of first appearance. The live lines add up to its bytes, exactly."""
+    spots = _spots(segments, [line.unit for line in lines])
+    wanted: dict[int, list[tuple[str, _Spot]]] = {}
+    for name, spot in spots.items():
+        wanted.setdefault(spot.segment, []).append((name, spot))
+    live: dict[str, tuple[tuple[int, int], ...]] = {}
+    counts: Counter[int] = Counter()
+    for index, (_, events, repeat) in enumerate(segments):
+        for name, spot in wanted.get(index, ()):
+            here = counts.copy()
+            if spot.turn:
+                _count(here, events, spot.turn)
+            _count(here, events[: spot.at], 1)
+            live[name] = tuple(sorted((line, copies) for line, copies in here.items() if copies))
+        _count(counts, events, repeat)
+    return tuple(Moment(name, spot.total, live[name]) for name, spot in spots.items())
+
+
+def total(lines: Sequence[Line], live: Sequence[tuple[int, int]]) -> int:
+    """Bytes of live lines."""
+    return sum(lines[line].unit * copies for line, copies in live)

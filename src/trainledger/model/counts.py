@@ -1,0 +1,105 @@
+"""Parameters of a model: total, trainable, active per token; storages that are shared count once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from trainledger.base.dims import Dim
+from trainledger.model.program import Block, Linear, Model, Role, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Parameters of one part (elements): `layers` equal layers of it, `each` in one, `active` per token in one."""
+
+    name: str
+    layers: int
+    each: int
+    active: int
+
+    @property
+    def total(self) -> int:
+        """Elements of all its layers."""
+        return self.layers * self.each
+
+
+def _own(weights: Sequence[Weight]) -> tuple[Weight, ...]:
+    return tuple(weight for weight in weights if not weight.tied)
+
+
+def _used(weight: Weight, top_k: int) -> int:
+    """Elements that one token passes through: of stacked experts, those it is routed to."""
+    if weight.role is Role.EXPERT and weight.dims[0].dim is Dim.EXPERTS:
+        return weight.elements // weight.dims[0].size * min(top_k, weight.dims[0].size)
+    return weight.elements
+
+
+def _part(name: str, layers: int, weights: Sequence[Weight], top_k: int = 0) -> Part:
+    own = _own(weights)
+    return Part(name, layers, sum(w.elements for w in own), sum(_used(w, top_k) for w in own))
+
+
+def _block(block: Block) -> Part:
+    return _part(block.name, block.count, block.weights, block.top_k)
+
+
+def by_block(model: Model) -> tuple[Part, ...]:
+    """Embeddings, each kind of layer, the head: their totals sum to `total`."""
+    return (
+        _part("embeddings", 1, model.embeddings),
+        *(_block(block) for block in model.blocks),
+        _part("head", 1, model.head.weights),
+    )
+
+
+def total(model: Model) -> int:
+    """Elements of all parameters that the framework's class makes; layers for further tokens are not among them."""
+    return sum(part.total for part in by_block(model))
+
+
+def active(model: Model) -> int:
+    """Elements that one token's forward uses: all but the routed experts it does not take (embeddings included)."""
+    return sum(part.layers * part.active for part in by_block(model))
+
+
+def further(model: Model) -> int:
+    """Elements of the layers that predict further tokens, without the embedding and head they share."""
+    return sum(_block(block).total for block in model.further)
+
+
+def storages(model: Model) -> Iterator[tuple[str, Weight]]:
+    """Every parameter that has a storage of its own, under its full name, in order of the blocks."""
+    for weight in _own(model.embeddings):
+        yield weight.name, weight
+    for block in model.blocks:
+        for layer in block.layers:
+            for weight in _own(block.weights):
+                yield f"{block.name}.{layer}.{weight.name}", weight
+    for weight in _own(model.head.weights):
+        yield weight.name, weight
+
+
+def trainable(model: Model, chosen: str | Sequence[str] = "all") -> int:
+    """Elements of the parameters that are trained: "all", "none", or those whose module's name fits a pattern.
+
+    A pattern is a name of whole parts, `*` standing for anything: `lm_head`, `layers.3`, `self_attn.*_proj`. A tied
+    head's name means the embedding it shares.
+    """
+    if chosen == "all":
+        return total(model)
+    if chosen == "none":
+        return 0
+    patterns = (chosen,) if isinstance(chosen, str) else tuple(chosen)
+    alias = {op.spec.weight: op.name for op in model.head.ops if isinstance(op.spec, Linear)}
+    return sum(
+        weight.elements
+        for name, weight in storages(model)
+        if fits(name, patterns) or (weight in alias and fits(alias[weight], patterns))
+    )
+
+
+def fits(name: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns is whole parts of this dotted name."""
+    return any(fnmatchcase(f".{name}.", f"*.{pattern}.*") for pattern in patterns)

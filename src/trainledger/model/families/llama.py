@@ -1,0 +1,34 @@
+"""Llama: pre-norm, rotary attention with grouped keys, gated feed-forward.
+
+Source: transformers/models/llama/modeling_llama.py (5.24.0): LlamaDecoderLayer, LlamaAttention, LlamaMLP.
+"""
+
+from __future__ import annotations
+
+from trainledger.base.dims import Dim, Dims
+from trainledger.model import decoder as shared
+from trainledger.model.decoder import Trunk, act_of, feed_forward, grouped, weights_of
+from trainledger.model.keys import Keys
+from trainledger.model.parts import Heads, axis
+from trainledger.model.program import Model, Op, Rope, Rotary
+from trainledger.model.self_attention import SelfAttention, heads_of, scores_of
+from trainledger.model.self_attention import self_attention as attention
+
+__all__ = ["build", "heads_of", "self_attention", "weights_of"]
+
+
+def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
+    """Llama's attention: reads `x`, leaves its result in `x`."""
+    bias, out_bias = keys.flag("attention_bias"), keys.flag("attention_out_bias", "attention_bias")
+    rope = Rope(heads.width, heads.width)
+    return attention(hidden, SelfAttention(heads, scores_of(keys, heads), rope, bias, out_bias))
+
+
+def build(keys: Keys) -> Model:
+    """The model of these keys."""
+    hidden = axis(Dim.HIDDEN, keys.integer("hidden_size"))
+    heads = heads_of(keys, hidden[0].size)
+    mlp = feed_forward(keys, hidden, act_of(keys), keys.flag("mlp_bias"))
+    ops = shared.pre_norm(hidden, self_attention(keys, heads, hidden), mlp)
+    blocks = grouped([0] * keys.integer("num_hidden_layers"), lambda _: ops)
+    return shared.decoder(keys, "llama", blocks, Rotary(heads.width), Trunk())

@@ -1,0 +1,1 @@
+"""How a run is trained: the plan, its validation, its degrees, and the defaults of what it leaves out."""

@@ -1,0 +1,119 @@
+"""From pydantic's errors to problems: the key's path, what was found, what is allowed, the nearest valid word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from trainledger.base.problems import Problem, nearest
+from trainledger.facts.options import OPTION_MAPS, option_names
+from trainledger.plan.schema import Plan
+from trainledger.plan.text import Path, dotted, shown
+
+_ALLOWED = {
+    "bool_type": "allowed is true or false",
+    "string_type": "allowed is text",
+    "list_type": "allowed is a list",
+    "tuple_type": "allowed is a list",
+    "dict_type": "allowed is a mapping of keys to values",
+    "model_type": "allowed is a mapping of keys to values",
+    "model_attributes_type": "allowed is a mapping of keys to values",
+}
+
+
+def problems_of(error: ValidationError) -> Iterator[tuple[Path, Problem]]:
+    """Each error as (path within the plan, problem)."""
+    for item in error.errors(include_url=False):
+        path = tuple(part for part in item["loc"] if part != "[key]")
+        yield path, _problem(path, dict(item))
+
+
+def _problem(path: Path, item: dict[str, Any]) -> Problem:
+    kind, context, found = item["type"], item.get("ctx", {}), shown(item["input"])
+    name = dotted(path)
+    if kind == "missing":
+        return Problem(name, "missing", f"it is required: {_description(path)}")
+    if kind == "extra_forbidden":
+        return unknown_key(path)
+    if kind == "literal_error":
+        words = re.findall(r"'([^']*)'", context["expected"])
+        near = nearest(item["input"], words) if isinstance(item["input"], str) else ""
+        return Problem(name, found, "allowed is " + ", ".join(words), f"Did you mean {near}?" if near else "")
+    if kind == "plan":
+        allowed = context["allowed"]
+        return Problem(
+            name,
+            context["found"],
+            f"allowed is {allowed}" if not allowed.startswith("a device needs") else allowed,
+            context["fix"],
+        )
+    fix = ""
+    if kind == "string_type" and isinstance(item["input"], int | float):
+        fix = (
+            "Put it in quotes: a number loses its trailing zeros."
+            if path[:2] == ("stack", "versions")
+            else "Put it in quotes."
+        )
+    return Problem(name, found, _ALLOWED.get(kind, str(item["msg"])), fix)
+
+
+def unknown_key(path: Path) -> Problem:
+    """The problem of a key that the format does not have, with the nearest key there or the same word elsewhere."""
+    word, siblings = str(path[-1]), fields_at(path[:-1])
+    elsewhere = [place for place in known_paths() if place.rsplit(".", 1)[-1] == word]
+    near = nearest(word, siblings)
+    if near and not elsewhere:
+        fix = f"Did you mean {near}?"
+    elif elsewhere:
+        fix = f"Did you mean {elsewhere[0]}?"
+    else:
+        far = nearest(word, (place.rsplit(".", 1)[-1] for place in known_paths()))
+        fix = f"Did you mean {next(p for p in known_paths() if p.rsplit('.', 1)[-1] == far)}?" if far else ""
+    return Problem(dotted(path), "unknown key", f"keys here are {', '.join(siblings)}", fix)
+
+
+@cache
+def known_paths() -> tuple[str, ...]:
+    """Every key of the format as a dotted path, the names of the free maps included."""
+    paths = list(_paths(Plan, ()))
+    for place in OPTION_MAPS:
+        paths.extend(f"{place}.{name}" for name in option_names(place))
+    return tuple(paths)
+
+
+def fields_at(path: Path) -> tuple[str, ...]:
+    """The keys that the section at `path` has; empty when it is no section."""
+    model = _section(path)
+    return tuple(field.alias or name for name, field in model.model_fields.items()) if model else ()
+
+
+def _paths(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        here = (*path, field.alias or name)
+        yield ".".join(here)
+        inner = _inner(field.annotation)
+        if inner:
+            yield from _paths(inner, here)
+
+
+def _inner(annotation: Any) -> type[BaseModel] | None:
+    options = (annotation, *getattr(annotation, "__args__", ()))
+    return next((part for part in options if isinstance(part, type) and issubclass(part, BaseModel)), None)
+
+
+def _section(path: Path) -> type[BaseModel] | None:
+    model: type[BaseModel] | None = Plan
+    for key in path:
+        field = model.model_fields.get(str(key)) if model else None
+        model = _inner(field.annotation) if field else None
+    return model
+
+
+def _description(path: Path) -> str:
+    model = _section(path[:-1])
+    field = model.model_fields.get(str(path[-1])) if model else None
+    return field.description.rstrip(".") if field and field.description else "see `trainledger schema`"

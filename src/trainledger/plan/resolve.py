@@ -1,0 +1,114 @@
+"""Filling in what a plan leaves out: the framework's default of every key, each with the version that has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trainledger.base.sources import Source
+from trainledger.facts.default_row import DefaultRow, Follows, Given
+from trainledger.facts.default_words import FORMAT
+from trainledger.facts.defaults import DEFAULTS
+from trainledger.facts.names import CHECKPOINT_DTYPES
+from trainledger.facts.versions import at_least
+from trainledger.plan.degrees import accumulation, degrees
+from trainledger.plan.schema import Plan, as_mapping
+
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A key that the plan left out: the value it got, why, and the source that says so."""
+
+    path: str
+    value: object
+    why: str
+    source: Source
+
+
+def resolve(plan: Plan) -> tuple[Plan, tuple[Default, ...]]:
+    """The plan with every key set that its parts have a default for, and what was filled in, in order.
+
+    Keys without a default (such as `adapter.targets`) stay left out. The degrees are derived from each other.
+    """
+    data = as_mapping(plan)
+    filled = list(_derived(plan, data))
+    for row in DEFAULTS:
+        section = row.path.rpartition(".")[0]
+        if _get(data, row.path) is not _MISSING or (
+            section in ("adapter", "quantization") and _get(data, section) in (_MISSING, None)
+        ):
+            continue
+        if _applies(row, data):
+            value = _value(row, data)
+            if value is not _MISSING:
+                _set(data, row.path, value)
+                filled.append(Default(row.path, value, _why(row, data), row.source))
+    return Plan.model_validate(data), tuple(filled)
+
+
+def _derived(plan: Plan, data: dict[str, Any]) -> list[Default]:
+    ranks, found = degrees(plan), []
+    for name in ("tp", "cp", "pp"):
+        if name not in plan.parallel.model_fields_set:
+            found.append(Default(f"parallel.{name}", 1, "an axis that is left out has one rank", FORMAT))
+    if "dp" not in plan.parallel.model_fields_set:
+        found.append(Default("parallel.dp", ranks.dp, "world / (tp x cp x pp)", FORMAT))
+    if "world" not in plan.parallel.model_fields_set:
+        found.append(Default("parallel.world", ranks.world, "dp x tp x cp x pp", FORMAT))
+    if plan.batch.global_batch is not None and "accumulation" not in plan.batch.model_fields_set:
+        found.append(Default("batch.accumulation", accumulation(plan), "global / (micro_batch x dp)", FORMAT))
+    for default in found:
+        _set(data, default.path, default.value)
+    return found
+
+
+def _applies(row: DefaultRow, data: dict[str, Any]) -> bool:
+    for path, allowed in row.when:
+        value = _look(data, path)
+        if isinstance(allowed, Given):
+            if value is _MISSING or value is None:
+                return False
+        elif value not in allowed:
+            return False
+    versions = data.get("stack", {}).get("versions", {})
+    return all(at_least(versions.get(package), since) for package, since in row.since)
+
+
+def _value(row: DefaultRow, data: dict[str, Any]) -> object:
+    if isinstance(row.value, Follows):
+        return _look(data, row.value.path)
+    return dict(row.value) if isinstance(row.value, dict) else row.value
+
+
+def _why(row: DefaultRow, data: dict[str, Any]) -> str:
+    versions = data.get("stack", {}).get("versions", {})
+    named = ", ".join(f"{package} {versions[package]}" for package, _ in row.since if package in versions)
+    return f"{row.why} ({named})" if named else row.why
+
+
+def _look(data: dict[str, Any], path: str) -> object:
+    """The value of a key, or of what a condition may ask besides: `model.dtype`, the checkpoint's dtype."""
+    if path == "model.dtype":
+        keys = data.get("model")
+        given = keys.get("dtype", keys.get("torch_dtype")) if isinstance(keys, dict) else None
+        return CHECKPOINT_DTYPES.get(given.removeprefix("torch.")) if isinstance(given, str) else None
+    return _get(data, path)
+
+
+def _get(data: dict[str, Any], path: str) -> object:
+    part: Any = data
+    for key in path.split("."):
+        if not isinstance(part, dict) or key not in part:
+            return _MISSING
+        part = part[key]
+    return part
+
+
+def _set(data: dict[str, Any], path: str, value: object) -> None:
+    *outer, last = path.split(".")
+    part = data
+    for key in outer:
+        part = part.setdefault(key, {})
+    part[last] = value

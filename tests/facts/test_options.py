@@ -1,0 +1,33 @@
+"""Rows of the free maps, and of defaults."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainledger.base.sources import Source
+from trainledger.facts.option_row import Direction, Effect, Kind, Row
+from trainledger.facts.options import OPTION_MAPS, ROWS, find_option, option_names
+from trainledger.facts.options_parallel import PARALLEL_ROWS
+from trainledger.facts.options_stack import STACK_ROWS
+from trainledger.facts.options_training import TRAINING_ROWS
+
+
+def test_no_name_stands_twice() -> None:
+    assert len(ROWS) == len((*PARALLEL_ROWS, *STACK_ROWS, *TRAINING_ROWS))
+    assert {where for where, _ in ROWS} == set(OPTION_MAPS)
+
+
+def test_a_name_is_found_where_it_belongs() -> None:
+    row = find_option("stack.env", "CUBLAS_WORKSPACE_CONFIG")
+    assert row is not None
+    assert row.effect is Effect.COUNTED
+    assert find_option("stack.options", "CUBLAS_WORKSPACE_CONFIG") is None
+    assert "data_types.grad_accum_dtype" in option_names("parallel.options")
+
+
+def test_a_direction_goes_with_not_counted_alone() -> None:
+    source = Source("a title", "a place")
+    with pytest.raises(ValueError, match="direction"):
+        Row("x", "stack.env", Kind.TEXT, Effect.NOT_COUNTED, Direction.NONE, source)
+    with pytest.raises(ValueError, match="direction"):
+        Row("x", "stack.env", Kind.TEXT, Effect.COUNTED, Direction.LOW, source)

@@ -1,0 +1,87 @@
+"""Defaults: what is filled in, by which framework and version, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainledger.plan.degrees import degrees, global_batch
+from trainledger.plan.read import read_plan
+from trainledger.plan.resolve import resolve
+from trainledger.plan.schema import Plan
+
+BATCH = {"micro_batch": 2, "sequence": 8}
+
+
+def resolved(model: dict[str, Any] | None = None, **sections: Any) -> Plan:
+    return resolve(read_plan({"model": model or {"model_type": "llama"}, "batch": BATCH, **sections}))[0]
+
+
+def versions(**packages: str) -> dict[str, Any]:
+    return {"versions": packages}
+
+
+@pytest.mark.parametrize(
+    "torch, transformers, implementation",
+    [
+        ("2.13.0", "5.24.0", "fused"),
+        ("2.7.1", "5.24.0", "foreach"),
+        ("2.10.0", "4.48.0", "foreach"),
+        ("2.8.0a0", "4.57.1", "fused"),
+    ],
+)
+def test_the_trainers_adamw_is_fused_from_two_versions_on(torch: str, transformers: str, implementation: str) -> None:
+    assert resolved(stack=versions(torch=torch, transformers=transformers)).optimizer.implementation == implementation
+
+
+def test_weights_follow_the_checkpoint_from_transformers_5_on() -> None:
+    keys = {"model_type": "llama", "torch_dtype": "float16"}
+    assert resolved(keys).precision.weights == "fp16"
+    assert resolved().precision.weights == "bf16"
+    assert resolved(keys, stack=versions(transformers="4.48.0")).precision.weights == "fp32"
+
+
+def test_what_follows_the_weights() -> None:
+    precision = resolved(precision={"weights": "fp32"}).precision
+    assert (precision.compute, precision.gradients, precision.reduce, precision.master) == ("fp32", "fp32", None, None)
+
+
+def test_an_adapter_is_fp32_and_so_are_its_gradients() -> None:
+    plan = resolved(adapter={"kind": "lora", "targets": "all-linear"}, precision={"weights": "bf16"})
+    assert plan.adapter is not None
+    assert (plan.adapter.dtype, plan.adapter.r, plan.precision.gradients, plan.trainable) == ("fp32", 8, "fp32", "none")
+
+
+def test_megatron_and_zero_keep_master_weights() -> None:
+    megatron = resolved(stack={"framework": "megatron"}, parallel={"dp": 2})
+    assert megatron.parallel.strategy == "megatron-ddp"
+    assert (megatron.precision.master, megatron.precision.gradients) == ("fp32", "fp32")
+    assert resolved(parallel={"strategy": "zero2", "dp": 2}).precision.master == "fp32"
+
+
+def test_reentrant_by_version() -> None:
+    stack = {"recompute": "full", **versions(transformers="4.48.0")}
+    assert resolved(stack=stack).stack.recompute.reentrant is True
+    assert resolved(stack={"recompute": "full"}).stack.recompute.reentrant is False
+
+
+def test_degrees_are_derived() -> None:
+    plan = resolved(parallel={"world": 16, "tp": 2, "pp": 2})
+    assert (plan.parallel.dp, plan.parallel.strategy, plan.parallel.schedule) == (4, "ddp", "1f1b")
+    assert degrees(resolved(parallel={"dp": 4, "cp": 2})).world == 8
+    assert degrees(resolved()).world == 1
+
+
+def test_the_global_batch_gives_the_accumulation() -> None:
+    plan = resolved(batch={**BATCH, "global": 32}, parallel={"dp": 4})
+    assert plan.batch.accumulation == 4
+    assert global_batch(plan) == 32
+
+
+def test_every_default_says_why() -> None:
+    _, defaulted = resolve(read_plan({"model": "x", "batch": BATCH}))
+    rows = {default.path: default for default in defaulted}
+    assert rows["stack.versions.torch"].value == "2.14.1"
+    assert "transformers 5.24.0" in rows["optimizer.implementation"].why
+    assert all(default.why and default.source for default in defaulted)

@@ -1,0 +1,1 @@
+"""Runs real framework code on a CPU and records every storage it makes and frees."""
