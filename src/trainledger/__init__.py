@@ -1,3 +1,29 @@
 """trainledger: what every rank of a training run holds in memory, line by line and moment by moment."""
 
+from __future__ import annotations
+
+from typing import Any
+
 __version__ = "0.1.0"
+
+_LAZY = {
+    "InputError": "trainledger.base.problems",
+    "Result": "trainledger.api.result",
+    "estimate": "trainledger.api.estimate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The library's names, imported when they are first used: `import trainledger` alone stays light.
+
+    Their types stand in the stub beside this file.
+    """
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -129,7 +129,7 @@ def test_windows_alternate_as_the_config_class_says() -> None:
 @pytest.mark.parametrize(
     ("change", "key"),
     [
-        ({"num_attention_heads": 7}, "num_attention_heads"),
+        ({"num_attention_heads": 7, "head_dim": None}, "num_attention_heads"),
         ({"num_key_value_heads": 3}, "num_key_value_heads"),
         ({"head_dim": "wide"}, "head_dim"),
         ({"hidden_act": "mystery"}, "hidden_act"),

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from ast import literal_eval
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
 from tests.witness.tracer import Trace, rounded, trace
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.dtypes import DTYPES, FP32
+from trainledger.facts.dtypes import BOOL, DTYPES, FP32
 from trainledger.ledger.rules import Frame, Setting, lower
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import Backward, run_forward
 from trainledger.model.build import build
-from trainledger.model.program import Model, Op
+from trainledger.model.program import Attention, Model, Op
 
 # Alive only inside a kernel: an allocator on a device sees them, a trace of the calls does not.
-INSIDE_KERNELS = ("softmax_d", "softmax kernel")
+INSIDE_KERNELS = ("kernel: ",)
+# What makes the ledger run the kernel that the tracer prefers: the plan's word for attention, and an architecture.
+PREFERS = {"flash": ("sdpa", ""), "cudnn": ("sdpa", "sm90"), "efficient": ("mem-efficient", ""), "math": ("math", "")}
+TORCH = "2.13"  # whose kernels the tracer emulates
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,9 @@ class Case:
         """The same run in the ledger's terms."""
         dtype = DTYPES[self.weights]
         low = DTYPES[self.autocast] if self.autocast else None
-        return Setting(self.batch, self.sequence, self.attention, dtype, dtype, low)
+        word, architecture = PREFERS[self.kernel] if self.attention == "sdpa" else (self.attention, "")
+        run = Setting(self.batch, self.sequence, word, dtype, dtype, low)
+        return replace(run, torch=TORCH, architecture=architecture)
 
 
 def mismatches(config: dict[str, Any], **case: Any) -> list[str]:
@@ -133,6 +138,9 @@ def written(model: Model, ops: tuple[Op, ...], case: Case) -> tuple[Tape, int]:
         scores = (one, one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence))
         names["mask"] = tape.outside(scores, dtype, False)
         names["mask_sliding"] = tape.outside(scores, dtype, False)
+    elif any(isinstance(op.spec, Attention) and 0 < op.spec.window <= case.sequence for op in ops):
+        scores = (Axis(Dim.BATCH, case.batch), one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence))
+        names["mask_sliding"] = tape.outside(scores, BOOL, False)
     bound = {"h": hidden, **names}
     lower(Frame(tape, case.setting, bound, lambda weight: True, {}), ops)
     tape.end([hidden, *(value for name, value in bound.items() if name != "h")])

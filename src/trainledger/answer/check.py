@@ -42,15 +42,18 @@ def _values(plan: Plan) -> Iterator[Problem]:
     for path, value in given.items():
         allowed = SCOPE[path]
         if value not in allowed:
-            yield Problem(path, f"found {value!r}", f"{', '.join(allowed)} can be estimated so far")
+            yield Problem(path, f"found {value!r}", f"{_listed(allowed)} can be estimated so far")
     if plan.optimizer.name not in OPTIMIZERS:
         known = ", ".join(sorted(OPTIMIZERS))
         yield Problem("optimizer.name", f"found {plan.optimizer.name!r}", f"{known} can be estimated so far")
     for kernel in plan.stack.kernels:
         if kernel not in SCOPE["stack.kernels"]:
-            yield Problem(
-                "stack.kernels", f"found {kernel!r}", f"{', '.join(SCOPE['stack.kernels'])} can be estimated so far"
-            )
+            known = _listed(SCOPE["stack.kernels"])
+            yield Problem("stack.kernels", f"found {kernel!r}", f"{known} can be estimated so far")
+
+
+def _listed(values: tuple[str | None, ...]) -> str:
+    return ", ".join(value for value in values if value is not None)
 
 
 def _degrees(plan: Plan) -> Iterator[Problem]:

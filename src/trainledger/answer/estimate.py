@@ -8,8 +8,8 @@ from trainledger.answer.check import check, check_model
 from trainledger.answer.notes import notes_of
 from trainledger.answer.verdict import Verdict, judge
 from trainledger.facts.allocator import CUDA
-from trainledger.facts.devices import custom_device, find_device
 from trainledger.facts.device_rows import Device
+from trainledger.facts.devices import device_from
 from trainledger.facts.overheads import Interval, communicators, context, reserved_over_allocated
 from trainledger.ledger.rank import Ledger, payload, rank_ledger
 from trainledger.lines.line import Account, Line
@@ -21,6 +21,7 @@ from trainledger.plan.degrees import degrees, global_batch
 from trainledger.plan.schema import Plan
 
 INIT = "init"
+UNKNOWN = ("", "unknown")  # what a device of the user's own says of its architecture
 REFERENCE = "sm80"  # the architecture whose kernels are assumed where the plan names no device
 
 
@@ -68,6 +69,11 @@ class Estimate:
     global_batch: int
     notes: tuple[str, ...]
 
+    @property
+    def architecture(self) -> str:
+        """The architecture whose kernels were counted: the device's, or the reference where the plan names none."""
+        return architecture_of(device_of(self.plan))
+
 
 def estimate(plan: Plan) -> Estimate:
     """The estimate of a resolved plan.
@@ -78,7 +84,7 @@ def estimate(plan: Plan) -> Estimate:
     model = build(plan.keys())
     check_model(model)
     device = device_of(plan)
-    architecture = device.architecture if device and device.architecture else REFERENCE
+    architecture = architecture_of(device)
     ledger = rank_ledger(plan, model, architecture)
     peak = _peak(plan, ledger, ledger.moments)
     steps = _peak(plan, ledger, tuple(one for one in ledger.moments if one.name != INIT))
@@ -104,10 +110,19 @@ def device_of(plan: Plan) -> Device | None:
     given = plan.device
     if given is None:
         return None
-    named = find_device(given.name) if given.name else None
-    if given.memory is None:
-        return named
-    return custom_device(given.name or "device", given.memory, named)
+    return device_from({"name": given.name or "device", "memory": given.memory})
+
+
+def architecture_of(device: Device | None) -> str:
+    """The architecture whose kernels are counted for a device."""
+    return device.architecture if device and device.architecture not in UNKNOWN else REFERENCE
+
+
+def ratio_of(plan: Plan) -> Interval:
+    """Reserved over allocated at the peak, for this plan's framework and allocator."""
+    return reserved_over_allocated(
+        plan.stack.framework, sharded=False, expandable_segments=bool(plan.stack.allocator.get("expandable_segments"))
+    )
 
 
 def largest(moments: tuple[Moment, ...]) -> Moment:
@@ -118,9 +133,7 @@ def largest(moments: tuple[Moment, ...]) -> Moment:
 def _peak(plan: Plan, ledger: Ledger, moments: tuple[Moment, ...]) -> Peak:
     moment = largest(moments)
     allocated = _allocated(ledger.lines, moment)
-    ratio = reserved_over_allocated(
-        plan.stack.framework, sharded=False, expandable_segments=bool(plan.stack.allocator.get("expandable_segments"))
-    )
+    ratio = ratio_of(plan)
     reserved = Band(
         max(_scaled(allocated.low, ratio.low), allocated.low),
         _scaled(allocated.expected, ratio.expected),

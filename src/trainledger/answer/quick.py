@@ -15,7 +15,7 @@ from trainledger.facts.published import (
     SELECTIVE_FLOPS,
     LayerActivations,
 )
-from trainledger.facts.recipes import RECIPES, SPLITS
+from trainledger.facts.recipes import RECIPES, SPLITS, Recipe
 
 LABEL = "rule of thumb"
 
@@ -74,15 +74,15 @@ class QuickAnswer:
         }
 
 
-def quick(given: QuickInput) -> QuickAnswer:
-    """One rank's memory by rule of thumb, in bytes.
+def quick(given: QuickInput, recipe: Recipe | None = None) -> QuickAnswer:
+    """One rank's memory by rule of thumb, in bytes. `recipe`: copies that no named recipe has, in its place.
 
     States are divided by the tensor-parallel degree and split as the strategy says; activations are those of a GPT
     layer in 16 bits; the overhead covers buffers, workspace and fragments. Raises InputError with every problem.
     Sources: the rows used, listed in the answer.
     """
     _check(given)
-    recipe, split = RECIPES[given.recipe], SPLITS[given.strategy]
+    recipe, split = recipe or RECIPES[given.recipe], SPLITS[given.strategy]
     row = LAYER_ACTIVATIONS[given.activations]
     held = rank_bytes(recipe, split, -(-given.parameters // given.tensor), given.ranks)
     shape = LayerShape(given.sequence, given.micro_batch, given.hidden, given.heads, given.tensor)

@@ -49,9 +49,9 @@ class Verbs(TyperGroup):
 
 def load(verb: str) -> Any:
     """The command of one verb, built from its function. Raises ImportError when its module is missing."""
-    function = getattr(import_module(f"trainledger.cli.{verb}"), verb)
+    module = import_module(f"trainledger.cli.{verb}")
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(verb)(function)
+    single.command(verb, cls=getattr(module, "COMMAND", None))(getattr(module, verb))
     command = get_command(single)
     command.name = verb
     return command

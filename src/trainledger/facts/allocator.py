@@ -14,14 +14,15 @@ class Allocator:
 
     Every block is a multiple of `granule`. Requests above `small` come from the large pool, where a block is split only
     when more than `remainder` would be left. A request of `own` or more that finds no cached block gets a segment of
-    its own, rounded up to `segment`; without `splits_all` (expandable segments) what is left of it, up to
-    `remainder`, stays with the block and counts as allocated.
+    its own, rounded up to `segment`; smaller ones share segments of `shared` bytes. Without `splits_all` (expandable
+    segments) what is left of a block, up to `remainder`, stays with it and counts as allocated.
     """
 
     granule: int
     small: int
     own: int
     segment: int
+    shared: int
     remainder: int
     splits_all: bool
     source: Source
@@ -41,8 +42,8 @@ class Allocator:
 
 _SOURCE = Source(
     "PyTorch c10/cuda/CUDACachingAllocator.cpp",
-    "kMinBlockSize, kSmallSize, kMinLargeAlloc, kRoundLarge; round_size, get_allocation_size, should_split",
+    "kMinBlockSize, kSmallSize, kLargeBuffer, kMinLargeAlloc, kRoundLarge; round_size, get_allocation_size, should_split",
     "v2.4.0 to v2.13",
 )
-CUDA = Allocator(512, MIB, 10 * MIB, 2 * MIB, MIB, False, _SOURCE)
-EXPANDABLE = Allocator(512, MIB, 10 * MIB, 2 * MIB, MIB, True, _SOURCE)
+CUDA = Allocator(512, MIB, 10 * MIB, 2 * MIB, 20 * MIB, MIB, False, _SOURCE)
+EXPANDABLE = Allocator(512, MIB, 10 * MIB, 2 * MIB, 20 * MIB, MIB, True, _SOURCE)

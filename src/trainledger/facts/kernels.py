@@ -8,20 +8,6 @@ from trainledger.base.sources import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Philox:
-    """The random state that a fused attention kernel returns: int64 elements of its seed and of its offset."""
-
-    seeds: int
-    offsets: int
-    source: Source
-
-
-PHILOX = Philox(
-    2, 1, Source("PyTorch aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp", "mha_fwd: rng_state", "v2.7")
-)
-
-
-@dataclass(frozen=True, slots=True)
 class ChunkedNorm:
     """The foreach norm: elements of one chunk, each with an fp32 partial sum."""
 

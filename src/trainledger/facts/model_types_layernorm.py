@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from trainledger.base.sources import Source
 from trainledger.facts.model_type_row import ModelType, config_class
 
 
@@ -25,6 +27,17 @@ _ENCODER: dict[str, Any] = {
     "max_position_embeddings": 512, "type_vocab_size": 2, "is_decoder": False, "add_cross_attention": False,
     "num_labels": 2, "tie_word_embeddings": True,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Widening:
+    """How many times the hidden size a feed-forward is wide where its key is null."""
+
+    times: int
+    source: Source
+
+
+WIDENING = Widening(4, config_class("gpt2"))
 
 ROWS: tuple[ModelType, ...] = (
     _row("gpt2", "gpt2", **_GPT, activation_function="gelu_new", reorder_and_upcast_attn=False),

@@ -71,7 +71,8 @@ def copy(t: Tape, x: int, dims: Dims | None = None) -> int:
     return t.run(Prim("clone", (x,), (out,), (), PASS0, ()))
 
 
-def _temporary(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
+def temporary(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
+    """A storage that lives only inside a primitive; returns its number."""
     t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}"))
     return len(t.storages) - 1
 
@@ -88,10 +89,10 @@ def gradients(t: Tape, ins: Sequence[int], dims: Dims, dtype: DType, passed: boo
             first.append(Step(Code.PASS, at) if passed else Step(Code.GRAD, at))
             continue
         if not passed:
-            full = _temporary(t, dims, dtype, "gradient before reduction or cast")
+            full = temporary(t, dims, dtype, "gradient before reduction or cast")
             first.append(Step(Code.BORN, at, full))
         if small and t.dtype[value] != dtype:
-            reduced = _temporary(t, t.dims[value], dtype, "reduced gradient before cast")
+            reduced = temporary(t, t.dims[value], dtype, "reduced gradient before cast")
             then.append(Step(Code.BORN, at, reduced))
             if not passed:
                 then.append(Step(Code.DEAD, at, full))
@@ -148,8 +149,8 @@ def square(t: Tape, x: int) -> int:
     out = t.fresh(t.dims[x], t.dtype[x], grad, "square")
     steps: tuple[Step, ...] = ()
     if grad:
-        power = _temporary(t, t.dims[x], t.dtype[x], "power in backward")
-        twice = _temporary(t, t.dims[x], t.dtype[x], "twice the power in backward")
+        power = temporary(t, t.dims[x], t.dtype[x], "power in backward")
+        twice = temporary(t, t.dims[x], t.dtype[x], "twice the power in backward")
         steps = (
             Step(Code.BORN, 0, power),
             Step(Code.BORN, 0, twice),
@@ -198,8 +199,8 @@ def rsqrt(t: Tape, x: int) -> int:
     out = t.fresh(t.dims[x], t.dtype[x], grad, "inverse root")
     steps: tuple[Step, ...] = ()
     if grad:
-        cubed = _temporary(t, t.dims[x], t.dtype[x], "cube in backward")
-        half = _temporary(t, t.dims[x], t.dtype[x], "half the gradient in backward")
+        cubed = temporary(t, t.dims[x], t.dtype[x], "cube in backward")
+        half = temporary(t, t.dims[x], t.dtype[x], "half the gradient in backward")
         steps = (
             Step(Code.BORN, 0, cubed),
             Step(Code.BORN, 0, half),
@@ -217,7 +218,7 @@ def softmax(t: Tape, x: int, dtype: DType) -> int:
     out = t.fresh(t.dims[x], dtype, t.grad[x], "softmax")
     saves = (out,) if t.grad[x] else ()
     # CUDA's backward kernel reads gradient x result, a tensor of its own (aten/src/ATen/native/cuda/SoftMax.cu)
-    product = _temporary(t, t.dims[x], dtype, "softmax kernel: gradient times result")
+    product = temporary(t, t.dims[x], dtype, "softmax kernel: gradient times result")
     steps = (Step(Code.GRAD, 0), Step(Code.BORN, 0, product), Step(Code.DEAD, 0, product))
     return t.run(Prim("softmax", (y,), (out,), saves, steps, ()))
 

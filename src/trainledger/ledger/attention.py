@@ -1,13 +1,17 @@
-"""Attention on a tape: fused kernels (flash, memory-efficient, cuDNN), and the ones written out in Python."""
+"""Attention on a tape: written out in Python, or handed to a kernel."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import FP32, INT64
-from trainledger.facts.kernels import PHILOX
+from trainledger.facts.dtypes import FP32
+from trainledger.facts.kernels_attention import Kernel
 from trainledger.ledger.aten import add, copy, dropout, heads_first, matmul, scale, softmax, to, unary, view
+from trainledger.ledger.composite import composite
+from trainledger.ledger.fused import Site, fused
 from trainledger.ledger.nn import lowered
-from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Attention
 
 
@@ -17,47 +21,52 @@ def _heads(dims: Dims, heads: int) -> Dims:
 
 
 def repeated(t: Tape, x: int, heads: int) -> int:
-    """Keys or values repeated to the number of query heads: a copy of an expanded view; backward sums the copies."""
+    """Keys or values repeated to the number of query heads: a copy of an expanded view, the view itself when there is
+    but one head; backward sums the copies."""
     dims = _heads(t.dims[x], heads)
     if dims[-2].size == t.dims[x][-2].size:
         return x
+    if t.dims[x][-2].size == 1:
+        return t.run(Prim("expand", (x,), (t.alias(x, dims),), (), (Step(Code.GRAD, 0),), ()))
     out = t.fresh(dims, t.dtype[x], t.grad[x], "repeated heads")
     return t.run(Prim("expand, clone", (x,), (out,), (), (Step(Code.GRAD, 0),), ()))
 
 
-def flash(t: Tape, q: int, k: int, v: int, spec: Attention) -> int:
-    """A fused kernel without a score matrix: saves q, k, v, its output and fp32 logsumexp per head and token."""
-    v, k, q = lowered(t, v), lowered(t, k), lowered(t, q)
-    grad = t.grad[q] or t.grad[k] or t.grad[v]
-    batch, sequence, _, head = t.dims[q]
-    out = t.fresh((batch, sequence, Axis(Dim.HEADS, spec.heads), head), t.dtype[q], grad, "output")
-    lse = t.fresh((batch, Axis(Dim.HEADS, spec.heads), sequence), FP32, False, "logsumexp")
-    seed = t.fresh((Axis(Dim.ELEMENTS, PHILOX.seeds),), INT64, False, "random seed")
-    offset = t.fresh((Axis(Dim.ELEMENTS, PHILOX.offsets),), INT64, False, "random offset")
-    saves = (q, k, v, out, lse, seed, offset) if grad else ()
-    t.storages.append(Storage.of((batch, Axis(Dim.HEADS, spec.heads), sequence), FP32, f"{t.scope}: softmax_d"))
-    delta = len(t.storages) - 1
-    steps = (
-        Step(Code.BORN, 0, delta),
-        *(Step(Code.GRAD, at) for at in range(len((q, k, v)))),
-        Step(Code.DEAD, 0, delta),
-    )
-    t.run(Prim("sdpa", (q, k, v), (out, lse, seed, offset), saves, steps, ()))
-    # the kernel's output has the queries' layout; the code after it wants it token by token
-    return copy(t, out) if spec.head_first else out
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a kernel is called: its mask, where it runs, and whether keys and values are repeated before."""
+
+    mask: int | None
+    site: Site
+    repeats: bool
 
 
-def eager(t: Tape, q: int, k: int, v: int, spec: Attention, mask: int | None) -> tuple[int, int]:
+def handed(t: Tape, qkv: tuple[int, int, int], spec: Attention, call: Call) -> int:
+    """Attention by one kernel; keys and values are repeated first where the kernel is not handed grouped heads."""
+    q, k, v = qkv
+    if call.repeats:
+        k, v = repeated(t, k, spec.heads), repeated(t, v, spec.heads)
+    if call.site.kernel is Kernel.MATH:
+        out = composite(t, (q, k, v), spec, call.mask, call.site.torch)
+    else:
+        out = fused(t, (q, k, v), spec, call.mask, call.site)
+    if call.repeats:
+        t.end([k, v])
+    return out
+
+
+def eager(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None) -> tuple[int, int]:
     """Scores, softmax in fp32, dropout and values, each its own tensor (Transformers' eager_attention_forward).
 
     Returns the output and the weights after dropout.
     """
-    repeats = spec.heads != spec.kv_heads
-    k, v = repeated(t, k, spec.heads), repeated(t, v, spec.heads)
+    repeats = 1 < spec.kv_heads < spec.heads
+    q, k, v = qkv[0], repeated(t, qkv[1], spec.heads), repeated(t, qkv[2], spec.heads)
     batch, sequence, _, _ = t.dims[q]
     keys = Axis(Dim.KEY_SEQUENCE, sequence.size)
     dims = (batch, Axis(Dim.HEADS, spec.heads), sequence, keys)
-    scores = scale(t, _product(t, q, k, dims, (spec.head_first, repeats or spec.head_first)), "scaled scores")
+    laid = repeats or spec.head_first or _cast_dense(t, k, spec)
+    scores = scale(t, _product(t, q, k, dims, (spec.head_first, laid)), "scaled scores")
     if spec.softcap:
         scores = scale(t, unary(t, "tanh", scale(t, scores), saves_out=True))
     if mask is not None:
@@ -65,10 +74,15 @@ def eager(t: Tape, q: int, k: int, v: int, spec: Attention, mask: int | None) ->
     weights = _weights(t, scores, q if spec.upcast else v, spec)
     dropped = dropout(t, weights, spec.dropout)
     t.end([weights])
-    out = _product(t, dropped, v, t.dims[q], (True, repeats))
+    out = _product(t, dropped, v, t.dims[q], (True, repeats or _cast_dense(t, v, spec)))
     result = copy(t, heads_first(t, out, t.dims[out]) if batch.size > 1 else out)
     t.end([k, v, dropped])
     return result, dropped
+
+
+def _cast_dense(t: Tape, x: int, spec: Attention) -> bool:
+    """Whether autocast casts a lone head seen as many: the cast writes every head out, one after the other."""
+    return 1 == spec.kv_heads < spec.heads and t.autocast is not None and t.dtype[x] == FP32
 
 
 def _weights(t: Tape, scores: int, like: int, spec: Attention) -> int:

@@ -38,14 +38,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """Events of one piece: forward, backward; deaths when the autocast region ends; outside names it saved; whether
-    autograd keeps the piece's own input; lines of gradients that were not settled."""
+    """Events of one piece: forward, backward; deaths when the autocast region ends; outside names it saved; storages
+    that autograd holds after forward, and whether the input is one; whether the output needs a gradient (without, nothing runs backward)."""
 
     forward: tuple[int, ...]
     backward: tuple[int, ...]
     loose: tuple[int, ...]
     outside: frozenset[str]
+    held: frozenset[int]
     keeps_input: bool
+    trains: bool
 
 
 class _Lines:
@@ -93,21 +95,27 @@ class Walker:
         ahead = translate(forward.events, self.lines.of)
         loose = self._loose(casts, forward)
         outside = frozenset(piece.outside[value] for value in forward.outside if value in piece.outside)
-        keeps = piece.source != EXTERNAL and tape.store[piece.source] in forward.held
+        held = frozenset(forward.held)
+        keeps = piece.source != EXTERNAL and tape.store[piece.source] in held
+        if not tape.grad[piece.target]:
+            return Walked(ahead, (), loose, outside, held, keeps, False)
         back = self._back(forward)
         back.run(0, len(tape.prims))
-        return Walked(ahead, self._backward(back, ()), loose, outside, keeps)
+        return Walked(ahead, self._backward(back, ()), loose, outside, held, keeps, True)
 
-    def recomputed(self, reentrant: bool) -> Walked:
+    def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset()) -> Walked:
         """The whole piece is recomputed in backward; its input and all outside values are kept until then."""
         piece, tape = self.piece, self.piece.tape
+        if not tape.grad[piece.target] or not any(prim.saves for prim in tape.prims):
+            return self.plain(keep)
         casts = frozenset(tape.cached.values())
         forward = run_forward(tape, casts | {piece.target, piece.source}, saving=False)
         self.lines.phase({}, Account.ACTIVATIONS, Account.FORWARD)
         ahead = translate(forward.events, self.lines.of)
         loose = self._loose(casts, forward)
         behind = self._reentrant() if reentrant else self._stopped()
-        return Walked(ahead, behind, loose, frozenset(piece.outside.values()), True)
+        outside = frozenset(piece.outside.values())
+        return Walked(ahead, behind, loose, outside, frozenset({tape.store[piece.source]}), True, True)
 
     def _stopped(self) -> tuple[int, ...]:
         piece, tape = self.piece, self.piece.tape

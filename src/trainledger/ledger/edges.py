@@ -1,13 +1,13 @@
-"""What surrounds the blocks: embedding and tables before them, the head and the loss after them, on tapes."""
+"""What is made before the blocks besides their input: rotary tables and masks."""
 
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import BOOL, FP32, INT64, DType
+from trainledger.facts.dtypes import BOOL, FP32, DType
 from trainledger.ledger import aten
-from trainledger.ledger.rules import Frame, lower
-from trainledger.ledger.tape import Code, Prim, Step
-from trainledger.model.program import Model, Norm
+from trainledger.ledger.rules import Frame
+from trainledger.ledger.tape import Prim
+from trainledger.model.program import Model
 
 
 def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
@@ -36,54 +36,34 @@ def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
 
 
 def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool) -> None:
-    """A mask of every query and key: bool for a fused kernel, additive in `dtype` for eager attention.
+    """A mask of every query and key: bool for PyTorch's own call, additive in `dtype` for eager attention.
 
-    Source: transformers/masking_utils.py, sdpa_mask and eager_mask (5.24.0).
+    A window and the causal rule each make a square of bools before they are joined; a mask of the batch's tokens then
+    makes one square a sequence, and without one the squares of the batch are views of the same.
+    Source: transformers/masking_utils.py, sdpa_mask, and_masks and eager_mask (5.24.0).
     """
     tape, setting = frame.tape, frame.setting
-    rows = (Axis(Dim.BATCH, setting.batch), Axis(Dim.ONE, 1), Axis(Dim.SEQUENCE, setting.sequence))
-    dims: Dims = (*rows, Axis(Dim.KEY_SEQUENCE, setting.sequence))
+    keys = Axis(Dim.KEY_SEQUENCE, setting.sequence)
+    one: Dims = (Axis(Dim.ONE, 1), Axis(Dim.ONE, 1), Axis(Dim.SEQUENCE, setting.sequence), keys)
+    each: Dims = (Axis(Dim.BATCH, setting.batch), *one[1:])
     tape.scope = "attention mask"
-    allowed = tape.run(Prim("mask", (), (tape.fresh(dims, BOOL, False, "allowed"),), (), (), ()))
+    allowed = _square(frame, one, (), name)
+    if name == "mask_sliding":
+        allowed = _square(frame, one, (allowed,), "in the window")
+        causal = _square(frame, one, (), "causal")
+        allowed = _square(frame, one, (allowed, causal), "causal, in the window")
+    if setting.masked:
+        allowed = _square(frame, one, (allowed,), "allowed by position")
+        allowed = _square(frame, each, (allowed,), "allowed")
+    else:
+        allowed = aten.view(tape, allowed, each)
     if boolean:
         frame.names[name] = allowed
         return
-    frame.names[name] = tape.run(Prim("where", (allowed,), (tape.fresh(dims, dtype, False, "additive"),), (), (), ()))
+    frame.names[name] = tape.run(Prim("where", (allowed,), (tape.fresh(each, dtype, False, "additive"),), (), (), ()))
 
 
-def head_program(frame: Frame, model: Model, ending: list[int]) -> None:
-    """The last norm, then the names of the model's own forward end, then the head up to the logits."""
-    ops = model.head.ops
-    inside = 1 if ops and isinstance(ops[0].spec, Norm) else 0
-    lower(frame, ops[:inside])
-    frame.tape.end(ending)
-    lower(frame, ops[inside:])
-
-
-def cross_entropy(frame: Frame, model: Model, upcast: bool) -> int:
-    """Transformers' loss over all logits: shifted labels, (fp32) log-softmax, negative log-likelihood.
-
-    Returns the loss. Source: transformers/loss/loss_utils.py (5.24.0); torch log_softmax and nll_loss save the
-    log-probabilities, the target and the total weight.
-    """
-    tape, setting = frame.tape, frame.setting
-    tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
-    tape.scope = "loss"
-    logits = frame.names["logits"]
-    read = aten.to(tape, logits, FP32) if upcast or setting.autocast else logits
-    padded = (*tokens[:1], Axis(Dim.SEQUENCE, setting.sequence + 1))
-    held = [read]
-    target = tape.outside(tokens, INT64, False)
-    if model.causal:
-        labels = tape.run(Prim("pad", (), (tape.fresh(padded, INT64, False, "padded labels"),), (), (), ()))
-        target = tape.run(Prim("copy", (labels,), (tape.fresh(tokens, INT64, False, "shifted labels"),), (), (), ()))
-        held += [labels, target]
-    log = tape.fresh(tape.dims[read], tape.dtype[read], True, "log-probabilities")
-    tape.run(Prim("log_softmax", (read,), (log,), (log,), (Step(Code.GRAD, 0),), ()))
-    one = (Axis(Dim.ONE, 1),)
-    loss = tape.fresh(one, tape.dtype[read], True, "loss")
-    weight = tape.fresh(one, tape.dtype[read], False, "total weight")
-    tape.run(Prim("nll_loss", (log, target), (loss, weight), (log, target, weight), (Step(Code.GRAD, 0),), ()))
-    tape.end(held)
-    tape.end([logits])
-    return loss
+def _square(frame: Frame, dims: Dims, ins: tuple[int, ...], name: str) -> int:
+    """A bool for every query and key, compared or joined from others."""
+    tape = frame.tape
+    return tape.run(Prim("compare", ins, (tape.fresh(dims, BOOL, False, name),), (), (), ()))

@@ -14,7 +14,7 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, INT32, INT64, DType
 from trainledger.ledger import aten, nn
 from trainledger.ledger.activations import activation
-from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
 
 
@@ -41,11 +41,13 @@ def _normalised(t: Tape, scores: int) -> int:
     dims, grad = t.dims[scores], t.grad[scores]
     total = t.fresh((*dims[:-1], Axis(Dim.ONE, 1)), FP32, grad, "sum of scores")
     t.run(Prim("sum", (scores,), (total,), (), aten.PASS0, ()))
+    out = t.alias(scores)
+    if not grad:
+        return t.run(Prim("div_", (scores, total), (out,), (), (), ()))
     before = t.fresh(dims, FP32, False, "scores before division")
     t.run(Prim("clone", (scores,), (before,), (), (), ()))
-    made = [
-        _temporary(t, dims, FP32, f"{name} in backward") for name in ("quotient", "second quotient", "negated", "full")
-    ]
+    kinds = ("quotient", "second quotient", "negated gradient", "gradient before reduction")
+    made = [aten.temporary(t, dims, FP32, f"{kind} in backward") for kind in kinds]
     steps = (
         *(Step(Code.BORN, 1, one) for one in made),
         *(Step(Code.DEAD, 1, one) for one in reversed(made[:-1])),
@@ -53,15 +55,7 @@ def _normalised(t: Tape, scores: int) -> int:
         Step(Code.GRAD, 1),
         Step(Code.DEAD, 1, made[-1]),
     )
-    out = t.alias(scores)
-    return t.run(
-        Prim("div_", (scores, total, before), (out,), (before, total) if grad else (), steps if grad else (), ())
-    )
-
-
-def _temporary(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
-    t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}"))
-    return len(t.storages) - 1
+    return t.run(Prim("div_", (scores, total, before), (out,), (before, total), steps, ()))
 
 
 def _plain(t: Tape, kind: str, x: int, dims: Dims, dtype: DType) -> int:
@@ -121,7 +115,9 @@ def _inverse(t: Tape, place: int, slots: Dims) -> int:
 
 
 def _summed(t: Tape, x: int, dims: Dims) -> int:
-    """The sum over a token's experts; its gradient is a view, copied as a whole when seen by places again."""
-    by_token = aten.heads_first(t, x, t.dims[x])
-    out = t.fresh(dims, t.dtype[x], t.grad[x], "sum over experts")
-    return t.run(Prim("sum", (by_token,), (out,), (), aten.PASS0, ()))
+    """The sum over a token's experts, under autocast in fp32. Its gradient is a view over the experts: copied as a
+    whole when seen by places again, or before that when it is cast to the summands' dtype."""
+    raised = t.autocast is not None and t.dtype[x] != FP32
+    by_token = aten.view(t, x) if raised else aten.heads_first(t, x, t.dims[x])
+    out = t.fresh(dims, FP32 if raised else t.dtype[x], t.grad[x], "sum over experts")
+    return t.run(Prim("sum", (by_token,), (out,), (), aten.GRAD0 if raised else aten.PASS0, ()))

@@ -19,7 +19,8 @@ class Leaves:
 
     `dtype`: that of the gradients that stay. `waiting`: lines of gradients of weights that are read twice, whose
     first gradient waits for the second. `viewed`: that first one is a view of a product, so that the sum is a third
-    tensor. `copied`: a bucket takes the gradient's place (DistributedDataParallel, gradient_as_bucket_view).
+    tensor. `copied`: a bucket takes the gradient's place (DistributedDataParallel, gradient_as_bucket_view), or the
+    optimizer steps at once and lets it go; then `stepping` temporaries of the parameter's size are made first.
     """
 
     fresh: bool
@@ -27,6 +28,7 @@ class Leaves:
     waiting: Mapping[Weight, int]
     viewed: bool = False
     copied: bool = False
+    stepping: int = 0
 
     def first(self, back: Backward) -> LeafRule:
         """The rule of the pieces that run backward first: gradients of weights read twice wait."""
@@ -58,7 +60,11 @@ class Leaves:
     def _settle(self, back: Backward, weight: Weight, storage: int) -> list[int]:
         """A gradient that is whole: it stays (cast where it is kept in another dtype), or is added and dies."""
         if self.copied or not self.fresh:
-            return [-storage - 1]
+            made = [
+                back.foreign(weight.dims, back.tape.storages[storage].dtype, f"step of {weight.name}")
+                for _ in range(self.stepping)
+            ]
+            return [*(one + 1 for one in made), *(-one - 1 for one in made), -storage - 1]
         if back.tape.storages[storage].dtype == self.dtype and storage not in back.given:
             back.owned[storage] = weight
             return []

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.dtypes import INT64
+from trainledger.facts.dtypes import INT64, DType
+from trainledger.facts.kernels_attention import Kernel
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
-from trainledger.ledger.edges import causal_mask, cross_entropy, head_program, rotary_tables
+from trainledger.ledger.edges import causal_mask, rotary_tables
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.losses import closing_program
 from trainledger.ledger.rules import Frame, lower
+from trainledger.ledger.rules_liger import for_family
 from trainledger.ledger.run import Run
 from trainledger.ledger.tape import EXTERNAL, Prim, Tape
+from trainledger.lines.kernel_choice import given_masks
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Segment
 from trainledger.model.program import Attention, Block, Model, Weight
@@ -22,6 +26,7 @@ from trainledger.model.program import Attention, Block, Model, Weight
 FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
 Trained = Callable[[Weight], bool]
 IDS = ("input_ids", "token_type_ids")
+NAMED = ("loss", "logits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,8 @@ class Job:
 
     def frame(self) -> Frame:
         """A new tape to write on."""
-        return Frame(Tape(self.run.setting.autocast), self.run.setting, {}, self.trained, {})
+        run = self.run
+        return Frame(Tape(run.setting.autocast), run.setting, {}, self.trained, {}, software=for_family(run.software, self.model.family))
 
     def line(self, account: Account, name: str, frame: Frame, value: int) -> int:
         """The line of a value that passes from one piece to another."""
@@ -45,21 +51,24 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Opening:
     """The prologue, walked: its frame and events, lines of the hidden state and its gradient, and of what the model's
-    forward keeps by name (masks, positions, rotary tables)."""
+    forward keeps by name (masks, positions, rotary tables); `free` of these are not held by the prologue's autograd."""
 
     frame: Frame
     walked: Walked
     hidden: int
     gradient: int
     shared: dict[str, int]
+    free: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Micro:
-    """A micro-batch as segments: forward with loss, then backward."""
+    """A micro-batch as segments: forward with loss, then backward; and lines of what the caller's names keep until
+    the next one's forward is done: the loss, and the logits where the caller keeps the outputs."""
 
     forward: tuple[Segment, ...]
     backward: tuple[Segment, ...]
+    named: tuple[int, ...]
 
 
 def _opening(job: Job, leaves: Leaves) -> Opening:
@@ -73,9 +82,7 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     names["position_ids"] = tape.run(_source(positions))
     lower(frame, model.prologue)
     hidden = names["h"]
-    if setting.attention == "eager" and model.causal:
-        for name in sorted({mask_name(op.spec) for b in model.blocks for op in b.ops if isinstance(op.spec, Attention)}):
-            causal_mask(frame, tape.dtype[hidden], name, boolean=False)
+    _masks(frame, model, tape.dtype[hidden])
     rotary_tables(frame, model, tape.dtype[hidden])
     shared = {name: value for name, value in names.items() if name not in (*IDS, "h")}
     lines = {name: job.line(Account.ACTIVATIONS, name, frame, value) for name, value in shared.items()}
@@ -84,23 +91,47 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     known = {tape.store[hidden]: line} | {tape.store[shared[name]]: number for name, number in lines.items()}
     piece = Piece(tape, EXTERNAL, hidden, "", known, slope, slope, {})
     walked = Walker(job.book, piece, leaves.last).plain(frozenset(shared.values()))
-    return Opening(frame, walked, line, slope, lines)
+    free = {name: number for name, number in lines.items() if tape.store[shared[name]] not in walked.held}
+    return Opening(frame, walked, line, slope, lines, free)
 
 
-def mask_name(spec: Attention) -> str:
-    """The name under which the model's forward keeps the mask of this attention."""
-    return "mask_sliding" if spec.window else "mask"
+def _masks(frame: Frame, model: Model, dtype: DType) -> None:
+    """The masks that the model's forward makes: all of them for eager attention; for PyTorch's own call those of
+    windows that some token's past exceeds; none for other kernels."""
+    setting = frame.setting
+    boolean = given_masks(setting.attention)
+    if not model.causal or not (boolean or setting.attention == Kernel.EAGER):
+        return
+    specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
+    needed = [spec for spec in specs if not boolean or 0 < spec.window <= setting.sequence]
+    for name in sorted({spec.mask_name for spec in needed}):
+        causal_mask(frame, dtype, name, boolean)
 
 
-def _block(job: Job, block: Block, opening: Opening, leaves: Leaves, first: bool) -> Walked:
-    frame, pro = job.frame(), opening.frame
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What makes two layers equal: their block, whether the model's own name holds the input (the first layer's), and
+    whether the input needs a gradient."""
+
+    block: int
+    first: bool
+    grad: bool
+
+
+def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
+    """The shared names that a layer is given: all but those of the embedding that none of its operations reads."""
+    made = {out for op in model.prologue for out in op.outs} - {name for op in block.ops for name in op.ins}
+    return [name for name in opening.shared if name not in made]
+
+
+def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Walked:
+    frame, pro, block = job.frame(), opening.frame, job.model.blocks[kind.block]
     tape = frame.tape
     hidden = pro.names["h"]
-    trainable = pro.tape.grad[hidden]
-    source = tape.inherit(pro.tape.dims[hidden], pro.tape.dtype[hidden], trainable, "hidden states")
+    source = tape.inherit(pro.tape.dims[hidden], pro.tape.dtype[hidden], kind.grad, "hidden states")
     frame.names["h"] = source
     outside: dict[int, str] = {}
-    for name in opening.shared:
+    for name in _passed(job.model, block, opening):
         value = tape.outside(pro.tape.dims[pro.names[name]], pro.tape.dtype[pro.names[name]], False)
         frame.names[name] = value
         outside[value] = name
@@ -111,41 +142,74 @@ def _block(job: Job, block: Block, opening: Opening, leaves: Leaves, first: bool
     prefix = f"{block.name}.*."
     piece = Piece(tape, source, target, prefix, known, opening.gradient, opening.gradient, outside)
     walker = Walker(job.book, piece, leaves.first)
+    keep = frozenset({source}) if kind.first else frozenset()
     if job.run.recompute == "none":
-        return walker.plain(frozenset({source}) if first else frozenset())
-    return walker.recomputed(job.run.recompute == "reentrant")
+        return walker.plain(keep)
+    return walker.recomputed(job.run.recompute == "reentrant", keep)
 
 
 def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[tuple[Walked, int]]:
     """Every layer in order, equal neighbours counted. The first layer's input has a second name in the model."""
     order = sorted((index, number) for number, block in enumerate(job.model.blocks) for index in block.layers)
-    kinds = [(number, position == 0) for position, (_, number) in enumerate(order)]
-    walked = {
-        kind: _block(job, job.model.blocks[kind[0]], opening, leaves, kind[1]) for kind in dict.fromkeys(kinds)
-    }
+    walked: dict[Kind, Walked] = {}
+    kinds: list[Kind] = []
+    grad = opening.walked.trains
+    for position, (_, number) in enumerate(order):
+        kind = Kind(number, position == 0, grad)
+        if kind not in walked:
+            walked[kind] = _block(job, kind, opening, leaves)
+        kinds.append(kind)
+        grad = walked[kind].trains
     return [(walked[kind], len(list(group))) for kind, group in groupby(kinds)]
 
 
-def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int]) -> tuple[Walked, int]:
+def _behind(layers: list[tuple[Walked, int]]) -> list[Segment]:
+    """The layers' backward, last to first: a run of equal ones as its last, those between, and its first, since the
+    largest moment of a run is at one of its ends."""
+    segments: list[Segment] = []
+    top = sum(count for _, count in layers) - 1
+    for walked, count in reversed(layers):
+        low = top - count + 1
+        segments.append(Segment(f"{BACKWARD} of layer {top}", walked.backward))
+        between = top - low - 1
+        if between > 0:
+            name = f"{BACKWARD} of layers {top - 1} to {low + 1}" if between > 1 else f"{BACKWARD} of layer {top - 1}"
+            segments.append(Segment(name, walked.backward, between))
+        if low < top:
+            segments.append(Segment(f"{BACKWARD} of layer {low}", walked.backward))
+        top = low - 1
+    return segments
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The head and the loss, walked; lines of the loss's gradient and of what the caller's names keep."""
+
+    walked: Walked
+    arriving: int
+    named: tuple[int, ...]
+
+
+def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], grad: bool) -> Closing:
     """The head and the loss; `ending`: lines of what the model's own forward kept by name until it returned."""
     frame, pro = job.frame(), opening.frame
     tape, hidden = frame.tape, pro.names["h"]
-    source = tape.inherit(pro.tape.dims[hidden], pro.tape.dtype[hidden], True, "hidden states")
+    source = tape.inherit(pro.tape.dims[hidden], pro.tape.dtype[hidden], grad, "hidden states")
     known = {tape.store[source]: opening.hidden}
     values = []
     for line in ending:
         values.append(tape.inherit((), INT64, False, ""))
         known[tape.store[values[-1]]] = line
     frame.names["h"] = source
-    head_program(frame, job.model, values)
-    loss = cross_entropy(frame, job.model, job.run.loss == "full-fp32")
-    keep = frozenset({frame.names["logits"]}) if job.run.keeps_logits else frozenset()
-    tape.end([value for value in frame.names.values()])
-    tape.end(list(tape.cached.values()))
-    known[tape.store[loss]] = job.line(Account.LOGITS, "loss", frame, loss)
+    loss = closing_program(frame, job.model, values, job.run.loss)
+    logits = frame.names.get("logits")
+    named = [loss, logits] if job.run.keeps_logits and logits is not None else [loss]
+    tape.end([*frame.names.values(), *tape.cached.values()])
+    lines = {tape.store[value]: job.line(Account.LOGITS, name, frame, value) for name, value in zip(NAMED, named)}
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
-    piece = Piece(tape, source, loss, "", known, arriving, opening.gradient, {})
-    return Walker(job.book, piece, leaves.first).plain(keep), arriving
+    piece = Piece(tape, source, loss, "", known | lines, arriving, opening.gradient, {})
+    walked = Walker(job.book, piece, leaves.first).plain(frozenset(named))
+    return Closing(walked, arriving, tuple(lines.values()))
 
 
 def _source(value: int) -> Prim:
@@ -157,18 +221,17 @@ def micro(job: Job, leaves: Leaves) -> Micro:
     opening = _opening(job, leaves)
     layers = _layers(job, opening, leaves)
     saved = frozenset().union(*(walked.outside for walked, _ in layers))
-    ending = [line for name, line in opening.shared.items() if name not in saved]
+    ending = [line for name, line in opening.free.items() if name not in saved]
     if not layers[0][0].keeps_input:
         ending.append(opening.hidden)
-    closing, arriving = _closing(job, opening, leaves, ending)
+    closing = _closing(job, opening, leaves, ending, layers[-1][0].trains)
     forward = [Segment(FORWARD, opening.walked.forward)]
     forward += [Segment(FORWARD, walked.forward, count) for walked, count in layers]
-    forward.append(Segment(LOSS, closing.forward))
+    forward.append(Segment(LOSS, closing.walked.forward))
     loose = tuple(event for walked, count in layers for event in walked.loose * count)
-    forward.append(Segment(LOSS, (*loose, *closing.loose)))
-    backward = [Segment("backward of the loss", (arriving + 1, *closing.backward))]
-    for walked, count in reversed(layers):
-        backward.append(Segment(BACKWARD, walked.backward, count))
-    kept = tuple(-line - 1 for name, line in opening.shared.items() if name in saved)
-    backward.append(Segment(BACKWARD, (*kept, *opening.walked.backward)))
-    return Micro(tuple(forward), tuple(backward))
+    forward.append(Segment(LOSS, (*loose, *closing.walked.loose)))
+    started = (closing.arriving + 1, *closing.walked.backward) if closing.walked.trains else ()
+    backward = [Segment(f"{BACKWARD} of the loss", started), *_behind(layers)]
+    kept = tuple(-line - 1 for name, line in opening.free.items() if name in saved)
+    backward.append(Segment(f"{BACKWARD} of the embedding", (*kept, *opening.walked.backward)))
+    return Micro(tuple(forward), tuple(backward), closing.named)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from trainledger.base.dims import elements
+from trainledger.base.units import MIB
 from trainledger.facts.allocator import CUDA, EXPANDABLE
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.kernels import CUBLAS
@@ -15,7 +15,8 @@ from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
-from trainledger.ledger.micro import Job
+from trainledger.ledger.micro import Job, Trained
+from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import run_of
 from trainledger.ledger.step import Extras, Updates, compose
 from trainledger.lines.line import Line
@@ -39,23 +40,23 @@ def rank_ledger(plan: Plan, model: Model, architecture: str) -> Ledger:
     """The ledger of one rank of a resolved plan on a device of this architecture."""
     expandable = bool(plan.stack.allocator.get("expandable_segments"))
     book = Book(EXPANDABLE if expandable else CUDA)
-    job = Job(book, model, run_of(plan, architecture), trained_of(plan, model))
+    run, wanted = run_of(plan, architecture), trained_of(plan, model)
+    left = untrained(run.software, model)  # a fused kernel may make no gradient for a weight
+    job = Job(book, model, run, lambda weight: weight not in left and wanted(weight))
     segments = compose(job, updates_of(plan), extras_of(plan, architecture))
     return Ledger(tuple(book.lines), fold(book.lines, segments))
 
 
-def trained_of(plan: Plan, model: Model) -> Any:
+def trained_of(plan: Plan, model: Model) -> Trained:
     """Which weights are trained: a function of a weight. A tied head's name means the embedding it shares."""
     chosen = plan.trainable
     if chosen in ("all", "none"):
         return lambda weight: chosen == "all"
+    patterns = (chosen,) if isinstance(chosen, str) else chosen
     alias = {op.spec.weight: op.name for op in model.head.ops if isinstance(op.spec, Linear)}
-    names: dict[Weight, str] = {}
 
     def trained(weight: Weight) -> bool:
-        if weight not in names:
-            names[weight] = weight.name
-        return fits(weight.name, chosen) or (weight in alias and fits(alias[weight], chosen))
+        return fits(weight.name, patterns) or (weight in alias and fits(alias[weight], patterns))
 
     return trained
 
@@ -64,7 +65,7 @@ def updates_of(plan: Plan) -> Updates:
     """The optimizer's row with the plan's implementation and the dtypes of its states."""
     given = plan.optimizer
     row = OPTIMIZERS[given.name]
-    implementation = given.implementation
+    implementation: str | None = given.implementation
     if given.name == "adafactor":  # torch's own runs as a loop; the Trainer's options name Transformers' own
         own = any(name in given.options for name in ADAFACTOR_TRANSFORMERS_OPTIONS)
         implementation = "transformers" if own else None
@@ -92,6 +93,9 @@ def extras_of(plan: Plan, architecture: str) -> Extras:
         main_gradients=DTYPES[precision.main_gradients] if precision.main_gradients else None,
         buckets=ddp,
         bucket_views=ddp and bool(parallel.options.get("gradient_as_bucket_view")),
+        bucket_cap=int(parallel.options.get("bucket_cap_mb") or 0) * MIB,
+        scaler=precision.grad_scaler,
+        in_backward=plan.optimizer.in_backward,
     )
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, DType
-from trainledger.ledger import aten, attention, experts, nn, rotary
+from trainledger.facts.kernels_attention import Kernel
+from trainledger.ledger import aten, attention, experts, nn, rotary, rules_liger
 from trainledger.ledger.activations import activation
+from trainledger.ledger.fused import Site
+from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape
+from trainledger.lines.kernel_choice import Asked, Choice, choose
 from trainledger.model import program as p
 from trainledger.model.program import NormKind, Op, Weight
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the rules need to know of the run: tokens, the attention's implementation, dtypes, dropout."""
+    """What the rules need to know of the run: tokens, the plan's word for attention, dtypes, dropout, releases, the
+    device's architecture, whether cuDNN attention is set back, and whether the batch has a mask of its tokens."""
 
     batch: int
     sequence: int
@@ -28,17 +33,40 @@ class Setting:
     torch: str = ""
     architecture: str = ""
     fallback_kernels: bool = False
+    transformers: str = ""
+    masked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight."""
+    """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight, and the
+    attention kernels of the operations being written."""
 
     tape: Tape
     setting: Setting
     names: dict[str, int]
     trained: Callable[[Weight], bool]
     params: dict[Weight, int]
+    kernels: list[Choice] = field(default_factory=list)
+    software: Software = field(default_factory=Software)
+
+    def choice(self, spec: p.Attention) -> Choice:
+        """The kernel that this attention runs, given whether there is a mask for it."""
+        s = self.setting
+        return choose(
+            Asked(
+                word=s.attention,
+                dtype=s.autocast or s.weights,
+                head=spec.head,
+                mask=spec.mask_name in self.names,
+                dropout=spec.dropout if s.training else 0,
+                grouped=spec.heads != spec.kv_heads,
+                torch=s.torch,
+                architecture=s.architecture,
+                deprioritised=s.fallback_kernels,
+                transformers=s.transformers,
+            )
+        )
 
     def param(self, weight: Weight | None) -> int | None:
         """The parameter's value on this tape (None for None)."""
@@ -62,6 +90,8 @@ class Frame:
 
 def _norm(f: Frame, spec: p.Norm, x: int) -> int:
     t, weight = f.tape, f.param(spec.weight)
+    if weight is not None and spec.kind in rules_liger.RMS_KINDS and rules_liger.replaces(f.software):
+        return rules_liger.rms_norm(t, f.software, spec, x, weight)
     if spec.kind is NormKind.LAYER:
         return nn.layer_norm(t, x, weight, f.param(spec.bias))
     if spec.kind is NormKind.LAYER_MANUAL and weight is not None:
@@ -99,16 +129,34 @@ def _layer_by_hand(t: Tape, x: int, weight: int) -> int:
 
 def _rope(f: Frame, spec: p.Rope, q: int, k: int) -> list[int]:
     cos, sin = f.names[f"cos{spec.tables}"], f.names[f"sin{spec.tables}"]
+    if spec.join is p.Join.NONE and rules_liger.replaces(f.software):
+        heads, turned = len(f.dims(())), p.View(keys=True)
+        copied = _copied(f, p.View(), f.tape.dims[q][heads:]), _copied(f, turned, f.tape.dims[k][heads:])
+        return rules_liger.rope(f.tape, (q, k), (cos, sin), copied)
     return rotary.rope(f.tape, spec, (q, k), (cos, sin))
 
 
 def _attention(f: Frame, spec: p.Attention, q: int, k: int, v: int) -> int:
-    if f.setting.attention == "eager":
-        mask = f.names.get("mask_sliding" if spec.window else "mask")
-        out, weights = attention.eager(f.tape, q, k, v, spec, mask)
+    choice, mask = f.choice(spec), f.names.get(spec.mask_name)
+    if choice.kernel is Kernel.EAGER:
+        out, weights = attention.eager(f.tape, (q, k, v), spec, mask)
         f.names["attention weights"] = weights  # returned too, so the layer holds them until it ends
         return out
-    return attention.flash(f.tape, q, k, v, spec)
+    call = attention.Call(mask, Site(choice.kernel, f.setting.torch, f.setting.architecture), choice.repeats)
+    return attention.handed(f.tape, (q, k, v), spec, call)
+
+
+def _copied(f: Frame, spec: p.View, dims: Dims) -> bool:
+    """Whether the gradient of a projection seen by heads arrives head by head, and is copied back to token order."""
+    kernel = f.kernels[0].kernel if f.kernels else None
+    if spec.rotated and rules_liger.replaces(f.software):
+        return False  # a kernel turns them in token order
+    if spec.rotated or kernel is Kernel.MATH or (f.kernels and f.kernels[0].padded):
+        return True
+    if kernel is Kernel.EAGER or (kernel is None and f.setting.attention == Kernel.EAGER):
+        return not (spec.keys and f.setting.batch == 1)
+    # the sum over query heads that share keys and values writes head by head
+    return bool(f.kernels) and f.kernels[0].summed and bool(dims) and dims[0].dim is Dim.KV_HEADS
 
 
 def _times_tensor(f: Frame, x: int) -> int:
@@ -126,27 +174,14 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [kind(t, ins[0], (*rows, *op.dims), f.need(weight), f.param(bias))]
         case p.Norm():
             return [_norm(f, op.spec, ins[0])]
-        case p.View(rows=True):
-            return [aten.rows(t, ins[0])]
-        case p.View(rotated, keys):
-            copied = rotated or (f.setting.attention == "eager" and not (keys and f.setting.batch == 1))
-            return [aten.heads_first(t, ins[0], dims) if copied else aten.view(t, ins[0], dims)]
-        case p.Split(parts, True):
-            return aten.chunk(t, ins[0], [f.dims(part) for part in parts])
-        case p.Split(parts, False):
-            return [aten.part(t, ins[0], f.dims(part)) for part in parts]
-        case p.First():
-            return [aten.part(t, ins[0], (dims[0], Axis(Dim.ONE, 1), *op.dims))]
-        case p.Copy():
-            return [aten.copy(t, ins[0])]
         case p.Rope():
             return _rope(f, op.spec, ins[0], ins[1])
         case p.Attention():
             return [_attention(f, op.spec, ins[0], ins[1], ins[2])]
         case p.Act(kind):
             return [activation(t, kind, ins[0])]
-        case p.Multiply():
-            return [aten.mul(t, ins[0], ins[1])]
+        case p.Multiply(act):
+            return [rules_liger.gated(t, ins[0], ins[1]) if act else aten.mul(t, ins[0], ins[1])]
         case p.Add():
             return [aten.add(t, ins[0], ins[1])]
         case p.Scale(tensor):
@@ -156,10 +191,36 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
         case p.Embed(weight, per_batch):
             shared = (Axis(Dim.ONE, 1), *dims[1:])
             return [nn.embedding(t, ins[0], f.need(weight), dims if per_batch else shared)]
-        case p.Router(weight):
-            return experts.router(t, op.spec, ins[0], f.need(weight))
-        case p.Experts():
-            return [experts.experts(t, op.spec, ins, f.need(op.spec.gate_up), f.need(op.spec.down))]
+        case p.Router() | p.Experts():
+            return _routed(f, op.spec, ins)
+        case _:
+            return _shaped(f, op, ins[0])
+
+
+def _routed(f: Frame, spec: p.Router | p.Experts, ins: list[int]) -> list[int]:
+    if isinstance(spec, p.Router):
+        return experts.router(f.tape, spec, ins[0], f.need(spec.weight))
+    return [experts.experts(f.tape, spec, ins, f.need(spec.gate_up), f.need(spec.down))]
+
+
+def _shaped(f: Frame, op: Op, x: int) -> list[int]:
+    """Other shapes of one tensor, and copies of it."""
+    t, dims = f.tape, f.dims(op.dims)
+    match op.spec:
+        case p.View(rows=True):
+            return [aten.rows(t, x)]
+        case p.View():
+            lone = len(op.dims) > 1 and op.dims[0].size == 1  # one head lies the same either way
+            copied = _copied(f, op.spec, op.dims) and not lone
+            return [aten.heads_first(t, x, dims) if copied else aten.view(t, x, dims)]
+        case p.Split(parts, True):
+            return aten.chunk(t, x, [f.dims(part) for part in parts])
+        case p.Split(parts, False):
+            return [aten.part(t, x, f.dims(part)) for part in parts]
+        case p.First():
+            return [aten.part(t, x, (dims[0], Axis(Dim.ONE, 1), *op.dims))]
+        case p.Copy():
+            return [aten.copy(t, x)]
         case _:
             raise TypeError(f"no rule for {type(op.spec).__name__}")
 
@@ -167,6 +228,8 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
 def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
     """Write the operations on the frame's tape, in order; names bound at the end stay bound."""
     tape, names = frame.tape, frame.names
+    ops = rules_liger.rewritten(ops, frame.software)
+    frame.kernels[:] = [frame.choice(op.spec) for op in ops if isinstance(op.spec, p.Attention)]
     for op in ops:
         tape.scope = op.name
         outs = _apply(frame, op, [names[name] for name in op.ins])

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
+from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
+from trainledger.facts.versions import at_least
+from trainledger.facts.kernels_attention import Kernel
 from trainledger.ledger.rules import Setting
+from trainledger.ledger.software import Software
+from trainledger.model.program import Role
 from trainledger.plan.schema import Plan
 
 
@@ -21,6 +27,16 @@ class Run:
     keeps_gradients: bool
     keeps_logits: bool
     batch_tensors: int
+    software: Software = field(default_factory=Software)
+
+    def undecayed(self, family: str) -> tuple[Role, ...]:
+        """What the Trainer keeps in an optimizer group of its own, without decay; nothing where it is not the one that
+        makes the optimizer."""
+        releases = self.software.releases
+        if not releases.get(TRAINER_BATCH.package):
+            return ()
+        known = at_least(releases.get("transformers"), DECAY_GROUPS.since) or family not in DECAY_GROUPS.unknown
+        return (Role.BIAS, Role.NORM) if known else (Role.BIAS,)
 
     @property
     def residual(self) -> DType:
@@ -37,13 +53,15 @@ def run_of(plan: Plan, architecture: str) -> Run:
     setting = Setting(
         batch=plan.batch.micro_batch,
         sequence=plan.batch.sequence,
-        attention="eager" if stack.attention in ("eager", "unfused") else "flash",
+        attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention or "sdpa",
         weights=weights,
         norms=DTYPES[precision.norms] if precision.norms else weights,
         autocast=low,
         torch=stack.versions.get("torch", ""),
         architecture=architecture,
         fallback_kernels="TORCH_CUDNN_SDPA_DEPRIORITIZED" in stack.env,
+        transformers=stack.versions.get("transformers", ""),
+        masked="attention_mask" in options.get("batch_tensors", ()),
     )
     kind = stack.recompute.kind
     return Run(
@@ -54,5 +72,23 @@ def run_of(plan: Plan, architecture: str) -> Run:
         gradients=DTYPES[precision.gradients],
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", False)),
-        batch_tensors=len(options.get("batch_tensors", ("input_ids",))),
+        batch_tensors=_batch_tensors(plan),
+        software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
     )
+
+
+def _multiprocessors(plan: Plan) -> Multiprocessors:
+    name = plan.device.name if plan.device else None
+    return MULTIPROCESSORS.get(name or "", UNKNOWN_DEVICE)
+
+
+def _batch_tensors(plan: Plan) -> int:
+    """How many tensors of tokens the step holds: as said, or as the Trainer has them, or ids that are labels too."""
+    stack = plan.stack
+    given = stack.options.get("batch_tensors")
+    if given is not None:
+        return len(given)
+    if not stack.versions.get(TRAINER_BATCH.package):
+        return 1
+    ahead = at_least(stack.versions.get("transformers"), TRAINER_BATCH.ahead)
+    return len(TRAINER_BATCH.tensors) * (plan.batch.accumulation if ahead else 1)

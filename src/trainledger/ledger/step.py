@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from trainledger.base.dims import Axis, Dim
+from trainledger.base.dims import Axis, Dim, elements
 from trainledger.base.sources import Basis
+from trainledger.facts.data_parallel import DDP, SCALER
 from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import StateOptions
-from trainledger.facts.optimizer_kinds import Optimizer
+from trainledger.facts.optimizer_kinds import Optimizer, Scope
 from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, Micro, micro
+from trainledger.ledger.buckets import bucket_line
+from trainledger.ledger.remainders import remainder_line
 from trainledger.ledger.run import Run
-from trainledger.ledger.updates import Parameter, births, clip_events, deaths, state_lines, step_events
+from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, state_lines, step_events
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Segment
 from trainledger.model.program import Linear, Model, Role, Weight
@@ -57,35 +60,44 @@ def shared_weights(model: Model) -> frozenset[Weight]:
 @dataclass(frozen=True, slots=True)
 class Extras:
     """What lies beside the model: workspace bytes of one thread's matrix products, dtype of master weights and of a
-    second gradient buffer (None: there is none), and whether gradients are reduced in buckets, and as views of them."""
+    second gradient buffer (None: there is none), whether gradients are reduced in buckets (of `bucket_cap` bytes; 0: the default), and as views of them,
+    whether the loss is scaled, and whether the optimizer steps as each gradient appears."""
 
     workspace: int
     master: DType | None = None
     main_gradients: DType | None = None
     buckets: bool = False
     bucket_views: bool = False
+    bucket_cap: int = 0
+    scaler: bool = False
+    in_backward: bool = False
+
+    @property
+    def passing(self) -> bool:
+        """Whether no gradient stays: a bucket or the optimizer takes each at once."""
+        return self.bucket_views or self.in_backward
 
 
 class _Steps:
     """Lines and segments of the run as they are put together."""
 
     __slots__ = (
-        "extras", "gradients", "job", "parameters", "segments", "states", "temporaries", "updates", "work",
+        "extras", "gradients", "ends", "job", "parameters", "segments", "states", "temporaries", "updates", "work",
     )  # fmt: skip
 
     def __init__(self, job: Job, updates: Updates, extras: Extras) -> None:
         self.job, self.updates, self.extras = job, updates, extras
         self.segments: list[Segment] = []
-        self.states: tuple[int, ...] = ()
-        self.temporaries: tuple[int, ...] = ()
+        self.states: Runs = []
+        self.temporaries: Runs = []
         self.parameters = tuple(
             Parameter(weight, prefix + weight.name, extras.master or dtype_of_weight(job.run, weight), count)
             for prefix, weight, count in weights_of(job.model)
             if job.trained(weight)
         )
-        self.gradients = [
-            (self._like(Account.GRADIENTS, one, job.run.gradients), one.count) for one in self.parameters
-        ]
+        kept = () if extras.passing else self.parameters
+        self.gradients = [(self._like(Account.GRADIENTS, one, job.run.gradients), one.count) for one in kept]
+        self.ends = remainder_line(job.book, Account.GRADIENTS, self.gradients[::-1])
         self.work = job.book.add(
             Line(
                 Account.WORKSPACE, "cuBLAS workspace of one thread", (Axis(Dim.ELEMENTS, extras.workspace),), UINT8,
@@ -103,8 +115,9 @@ class _Steps:
             (job.book.tensor(Account.WEIGHTS, prefix + weight.name, weight.dims, dtype_of_weight(job.run, weight), AUTOGRAD), count)
             for prefix, weight, count in weights_of(job.model)
         ]
+        lines += remainder_line(job.book, Account.WEIGHTS, lines)
         lines += [
-            (job.book.tensor(Account.BUFFERS, one.name, one.dims, FP32, AUTOGRAD), 1) for one in job.model.buffers
+            (job.book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, AUTOGRAD), 1) for one in job.model.buffers
         ]
         for account, dtype in ((Account.MASTER, extras.master), (Account.GRADIENTS, extras.main_gradients)):
             if dtype is not None:
@@ -114,8 +127,25 @@ class _Steps:
                     for one in self.parameters
                 ]
         if extras.buckets:
-            lines += [(self._like(Account.BUCKETS, one, job.run.gradients), one.count) for one in self.parameters]
-        self.segments.append(Segment(INIT, births(lines)))
+            lines.append((bucket_line(job.book, self.parameters, job.run.gradients, extras.bucket_cap), 1))
+        if extras.scaler:
+            scalar = (Axis(Dim.ELEMENTS, 1),)
+            lines.append((job.book.tensor(Account.OPTIMIZER, SCALER.name, scalar, FP32, SCALER.source), SCALER.tensors))
+        self._add(INIT, births(lines))
+        if extras.buckets:
+            self._broadcast()
+
+    def _broadcast(self) -> None:
+        """DistributedDataParallel sends rank 0's weights in flat copies when it is built."""
+        weights = sum(elements(weight.dims) * count for _, weight, count in weights_of(self.job.model))
+        dtype = self.job.run.setting.weights
+        size = min(DDP.broadcast // dtype.bytes_of(1), weights)
+        flat = (Axis(Dim.ELEMENTS, size),)
+        line = self.job.book.tensor(Account.BUCKETS, "flat copy of weights to broadcast", flat, dtype, DDP.source)
+        self._add(INIT, [((line + 1, -line - 1), 1)])
+
+    def _add(self, moment: str, runs: Runs) -> None:
+        self.segments += [Segment(moment, events, repeat) for events, repeat in runs]
 
     def step(self, number: int, kinds: tuple[Micro, ...]) -> None:
         """One optimizer step: micro-batches of these kinds in turn, then clip and update."""
@@ -123,14 +153,18 @@ class _Steps:
         for kind in kinds:
             first = number == 0 and not any(segment.moment.endswith(OPTIMIZER) for segment in self.segments)
             self._micro(name, kind, first and kind is kinds[0])
+            if kind is kinds[0] and not (number and self.job.run.keeps_gradients):
+                self._add(self.segments[-1].moment, births(self.ends))
         if self.updates.clips:
-            self.segments.append(Segment(f"{name}: {CLIP}", clip_events(self.job.book, self.parameters)))
+            self._add(f"{name}: {CLIP}", clip_events(self.job.book, self.parameters))
         self._update(name, number == 0)
 
     def _micro(self, name: str, kind: Micro, first: bool) -> None:
         work = (Segment(f"{name}: forward", (self.work + 1,)),) if first else ()
         self.segments += work
         self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in kind.forward]
+        if not first:  # the caller's names are bound again
+            self.segments.append(Segment(self.segments[-1].moment, tuple(-line - 1 for line in kind.named)))
         behind = [segment._replace(moment=f"{name}: {segment.moment}") for segment in kind.backward]
         if first:  # the backward thread's first product comes after the loss's own gradients
             behind.insert(1, Segment(behind[0].moment, (self.work + 1,)))
@@ -139,19 +173,26 @@ class _Steps:
     def _update(self, name: str, creates: bool) -> None:
         if creates:
             self.states, self.temporaries = self._states()
-        events = self.states if creates else ()
-        self.segments.append(Segment(f"{name}: {OPTIMIZER}", (*events, *self.temporaries)))
-        if not self.job.run.keeps_gradients and not self.extras.bucket_views:
-            self.segments.append(Segment(f"{name}: {OPTIMIZER}", deaths(self.gradients)))
+        self._add(f"{name}: {OPTIMIZER}", [*(self.states if creates else ()), *self.temporaries])
+        if not self.job.run.keeps_gradients:
+            self._add(f"{name}: {OPTIMIZER}", deaths([*self.gradients, *self.ends]))
 
 
-    def _states(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _states(self) -> tuple[Runs, Runs]:
         """Births of the optimizer's states, and the events of its temporaries."""
         book, updates = self.job.book, self.updates
         how = updates.row.implementation(updates.implementation)
-        states = births(state_lines(book, updates.row, self.parameters, updates.how))
-        temporaries = step_events(book, updates.row, how, self.parameters)
+        lines = state_lines(book, updates.row, self.parameters, updates.how)
+        states = births([*lines, *remainder_line(book, Account.OPTIMIZER, lines)])
+        stepped = () if self.extras.in_backward else self.parameters
+        temporaries = [run for one in self._groups(stepped) for run in step_events(book, updates.row, how, one)]
         return states, temporaries
+
+    def _groups(self, stepped: Sequence[Parameter]) -> list[tuple[Parameter, ...]]:
+        """Parameters by optimizer group: a group's temporaries are gone when the next one's turn comes."""
+        apart = self.job.run.undecayed(self.job.model.family)
+        groups = [tuple(one for one in stepped if (one.weight.role in apart) == last) for last in (False, True)]
+        return [group for group in groups if group]
 
 
 def dtype_of_weight(run: Run, weight: Weight) -> DType:
@@ -164,22 +205,35 @@ def compose(job: Job, updates: Updates, extras: Extras) -> list[Segment]:
     steps = _Steps(job, updates, extras)
     steps.build()
     shared = shared_weights(job.model)
+    viewed = job.run.setting.autocast is None
+    account = Account.BACKWARD if viewed else Account.GRADIENTS  # a view cannot become the gradient that stays
     waiting = {
-        weight: job.book.tensor(Account.BACKWARD, f"waiting gradient of {weight.name}", weight.dims, dtype_of_weight(job.run, weight), AUTOGRAD)
+        weight: job.book.tensor(account, weight.name, weight.dims, dtype_of_weight(job.run, weight), AUTOGRAD)
         for weight in shared
         if job.trained(weight)
     }
-    viewed = job.run.setting.autocast is None
-    fresh = micro(job, Leaves(True, job.run.gradients, waiting, viewed, extras.bucket_views))
+    leaves = Leaves(
+        True, job.run.gradients, waiting, viewed, extras.passing, _stepping(updates, extras)
+    )
+    fresh = micro(job, leaves)
     again = None
     if job.run.accumulation > 1 or job.run.keeps_gradients:
-        again = micro(job, Leaves(False, job.run.gradients, waiting, viewed, extras.bucket_views))
+        again = micro(job, replace(leaves, fresh=False))
     inputs = _inputs(job)
-    steps.segments.append(Segment(f"{STEPS[0]}: forward", births([(inputs, job.run.batch_tensors)])))
+    first_forward = f"{STEPS[0]}: forward"
+    steps.segments += [Segment(first_forward, *run) for run in births([(inputs, job.run.batch_tensors)])]
     for number in range(len(STEPS)):
         first = again if number and job.run.keeps_gradients and again else fresh
         steps.step(number, (first, again) if job.run.accumulation > 1 and again else (first,))
     return steps.segments
+
+
+def _stepping(updates: Updates, extras: Extras) -> int:
+    """Temporaries of one parameter's size that a step in backward makes."""
+    if not extras.in_backward:
+        return 0
+    how = updates.row.implementation(updates.implementation)
+    return sum(one.count for one in how.temporaries if one.scope in (Scope.ALL, Scope.CURRENT))
 
 
 def _inputs(job: Job) -> int:

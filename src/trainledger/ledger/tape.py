@@ -29,6 +29,7 @@ class Code(IntEnum):
     GIVE = 4  # a temporary becomes the gradient of an input
     VIEW = 5  # as GRAD, but a view of a product: another cannot be added to it in place
     SEEN = 6  # as PASS, but through a view: another cannot be added to it in place
+    TURN = 7  # what was saved becomes the gradient of an input, in place
 
 
 class Step(NamedTuple):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.base.sources import Basis
@@ -16,7 +18,6 @@ from trainledger.facts.optimizer_bytes import StateOptions, dtype_of, shared_ten
 from trainledger.facts.optimizer_kinds import Implementation, Optimizer, Place, Scope, When
 from trainledger.ledger.book import Book
 from trainledger.lines.line import Account, Line
-from trainledger.lines.line import Place as LinePlace
 from trainledger.model.program import Weight
 
 
@@ -30,14 +31,21 @@ class Parameter:
     count: int
 
 
-def births(lines: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Events by which that many copies of these lines are born."""
-    return tuple(event for line, count in lines for event in (line + 1,) * count)
+Runs = list[tuple[tuple[int, ...], int]]  # events, and how many times in a row
 
 
-def deaths(lines: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Events by which that many copies of these lines die."""
-    return tuple(-event for event in births(lines))
+def births(lines: Sequence[tuple[int, int]]) -> Runs:
+    """Runs by which that many copies of these lines are born; neighbours of equal counts are one layer, repeated."""
+    return [(tuple(line + 1 for line, _ in group), count) for count, group in _layers(lines)]
+
+
+def deaths(lines: Sequence[tuple[int, int]]) -> Runs:
+    """Runs by which that many copies of these lines die."""
+    return [(tuple(-line - 1 for line, _ in group), count) for count, group in _layers(lines)]
+
+
+def _layers(lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Iterator[tuple[int, int]]]]:
+    return groupby(lines, key=itemgetter(1))
 
 
 def state_lines(book: Book, row: Optimizer, parameters: Sequence[Parameter], how: StateOptions) -> list[tuple[int, int]]:
@@ -67,18 +75,16 @@ def _flat(size: int) -> tuple[Axis, ...]:
     return (Axis(Dim.ELEMENTS, size),)
 
 
-def step_events(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> tuple[int, ...]:
+def step_events(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> Runs:
     """Births and deaths of the step's temporaries."""
-    everything = [one for one in how.temporaries if one.scope is Scope.ALL and _applies(one.when, parameters)]
-    events: list[int] = []
-    alive: list[tuple[int, int]] = []
-    for temporary in everything:
-        for parameter in parameters:
-            alive.append((_line(book, parameter, dtype_of(temporary.width, parameter.dtype, parameter.dtype), row), parameter.count * temporary.count))
-    events += births(alive)
-    events += deaths(alive)
-    events += _one_by_one(book, row, how, parameters)
-    return tuple(events)
+    alive = [
+        (_line(book, parameter, dtype_of(one.width, parameter.dtype, parameter.dtype), row), parameter.count)
+        for one in how.temporaries
+        if one.scope is Scope.ALL and _applies(one.when, parameters)
+        for _ in range(one.count)
+        for parameter in parameters
+    ]
+    return [*births(alive), *deaths(alive), (tuple(_one_by_one(book, row, how, parameters)), 1)]
 
 
 def _applies(when: When, parameters: Sequence[Parameter]) -> bool:
@@ -114,21 +120,16 @@ def _one_by_one(book: Book, row: Optimizer, how: Implementation, parameters: Seq
     yield from (-line - 1 for line in held)
 
 
-def clip_events(book: Book, parameters: Sequence[Parameter]) -> tuple[int, ...]:
+def clip_events(book: Book, parameters: Sequence[Parameter]) -> Runs:
     """The norm of all gradients by foreach kernels: one partial sum per chunk of the largest tensor, for every tensor,
     and one scalar per tensor."""
     count = sum(parameter.count for parameter in parameters)
     if not count:
-        return ()
+        return []
     largest = max(elements(parameter.weight.dims) for parameter in parameters)
     dtype = parameters[0].dtype
     partial = book.tensor(
         Account.CLIP, "partial sums of gradient norms", _flat(count * -(-largest // NORM.chunk)), FP32, NORM.source
     )
     scalar = book.tensor(Account.CLIP, "norm of one gradient", _flat(1), dtype, NORM.source)
-    return (partial + 1, *births([(scalar, count)]), -partial - 1, *deaths([(scalar, count)]))
-
-
-def host(place: Place) -> LinePlace:
-    """Where a state that is not in the device's allocator lies."""
-    return LinePlace.HOST if place is Place.HOST else LinePlace.DEVICE
+    return [((partial + 1,), 1), *births([(scalar, count)]), ((-partial - 1,), 1), *deaths([(scalar, count)])]

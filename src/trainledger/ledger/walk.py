@@ -197,12 +197,27 @@ class Backward:
                 self.events.append(what + 1)
             elif code is Code.DEAD:
                 self.events.append(-what - 1)
+            elif code is Code.TURN:
+                new += self._turned(prim.ins[at], what)
             elif self.tape.grad[prim.ins[at]]:
                 self.refs[what] = 1
                 new.append((prim.ins[at], what))
             else:
                 self.events.append(-what - 1)
         return new
+
+    def _turned(self, value: int, saved: int) -> list[tuple[int, int]]:
+        """A kernel wrote an input's gradient over what autograd saved; where others hold that too, they share it."""
+        if not self.tape.grad[value]:
+            return []
+        if saved in self.named or self.held.get(saved) != 1:
+            self.refs[saved] = self.held.get(saved, 0) + 1
+            return [(value, saved)]
+        del self.held[saved]
+        storage = self._storage(value)
+        self.events += [-saved - 1, storage + 1]
+        self.refs[storage] = 1
+        return [(value, storage)]
 
     def forget(self, prim: Prim) -> None:
         """Autograd lets go of what a primitive saved."""

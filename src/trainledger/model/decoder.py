@@ -17,6 +17,7 @@ from trainledger.model.program import (
     ActKind,
     Add,
     Block,
+    Buffer,
     Dropout,
     Embed,
     Head,
@@ -134,7 +135,7 @@ class Trunk:
     norm: NormKind = NormKind.RMS
     embedded: tuple[Op, ...] = ()
     headed: tuple[Op, ...] = ()
-    buffers: tuple[Weight, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
 
 
 def decoder(keys: Keys, family: str, blocks: tuple[Block, ...], rotary: Rotary, trunk: Trunk) -> Model:

@@ -38,6 +38,14 @@ def dropped(name: str, chance: float, value: str, dims: Dims, drop: tuple[str, .
     return Op(name, Dropout(chance), (value,), (value,), dims, drop)
 
 
+def embedded(name: str, weight: Weight, dropout: str, chance: float) -> tuple[Op, ...]:
+    """The words' rows and their dropout as `h`: with a dropout, the rows keep a name of their own."""
+    if not chance:
+        return (looked_up(name, weight, "h"),)
+    row = looked_up(name, weight, "inputs_embeds")
+    return (row, Op(dropout, Dropout(chance), ("inputs_embeds",), ("h",), row.dims))
+
+
 def summed(name: str, ins: tuple[str, str], out: str, dims: Dims, drop: tuple[str, ...] = ()) -> Op:
     """A sum of two values."""
     return Op(name, Add(), ins, (out,), dims, drop)

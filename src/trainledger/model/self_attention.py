@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from trainledger.base.dims import Dim, Dims
 from trainledger.model.keys import Keys
-from trainledger.model.parts import Heads, attend, axis, by_heads, linear, norm
-from trainledger.model.program import Attention, NormKind, Op, Rope
+from trainledger.model.parts import Heads, attend, axis, linear, norm
+from trainledger.model.program import Attention, NormKind, Op, Rope, View
 
 
 class Place(StrEnum):
@@ -95,7 +95,7 @@ def self_attention(hidden: Dims, s: SelfAttention) -> tuple[Op, ...]:
         name = f"{s.name}.{value}_proj"
         flat = axis(Dim.HEADS, dims[0].size * dims[1].size) if place is Place.WIDE else dims
         projected.append(Op(name, linear(name, hidden, dims, s.bias), ("x",), (value,), flat))
-        view = by_heads(name, dims, value, rotated=s.rope is not None and value != "v")
+        view = Op(name, _view(s, value), (value,), (value,), dims)
         normal = _head_norm(s, value, flat) if value != "v" else ()
         if place is Place.WIDE:
             projected += normal
@@ -116,6 +116,12 @@ def self_attention(hidden: Dims, s: SelfAttention) -> tuple[Op, ...]:
         attend(s.name, s.heads, s.scores),
         Op(f"{s.name}.o_proj", out, ("o",), (s.out,), hidden, ("q", "k", "v", "o")),
     )
+
+
+def _view(s: SelfAttention, value: str) -> View:
+    """A projection seen by heads; the gradient of keys that neither turn nor are repeated has another layout."""
+    turned = s.rope is not None and value != "v"
+    return View(turned, keys=value == "k" and not turned and s.heads.query == s.heads.kv)
 
 
 def _head_norm(s: SelfAttention, value: str, dims: Dims) -> tuple[Op, ...]:

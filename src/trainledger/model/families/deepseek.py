@@ -13,7 +13,7 @@ from trainledger.model.decoder import Trunk, act_of, decoder, weights_of
 from trainledger.model.families import moe
 from trainledger.model.keys import Keys
 from trainledger.model.parts import axis, gated, linear, norm
-from trainledger.model.program import Block, Linear, Model, Norm, NormKind, Role, Rotary, Weight
+from trainledger.model.program import Block, Buffer, Linear, Model, Norm, NormKind, Role, Rotary, Weight
 
 UNKNOWN = "multi-head latent attention (MLA) is counted in weights, its activations are not covered"
 FURTHER = "no class of Transformers runs the layers that predict further tokens"
@@ -84,11 +84,11 @@ def _layer(keys: Keys, hidden: Dims, dense: bool, bias: bool) -> tuple[Weight, .
     return moe.unique((*_attention(keys, hidden), *forward, *norms))
 
 
-def _corrections(keys: Keys, blocks: tuple[Block, ...]) -> tuple[Weight, ...]:
+def _corrections(keys: Keys, blocks: tuple[Block, ...]) -> tuple[Buffer, ...]:
     """V3's correction of each expert's score: a buffer per layer with experts."""
     dims = axis(Dim.EXPERTS, keys.integer(*moe.EXPERTS))
     layers = [layer for block in blocks if block.top_k for layer in block.layers]
-    return tuple(Weight(f"{PREFIX}.{layer}.mlp.gate.e_score_correction_bias", dims, Role.ROUTER) for layer in layers)
+    return tuple(Buffer(f"{PREFIX}.{layer}.mlp.gate.e_score_correction_bias", dims) for layer in layers)
 
 
 def _further(keys: Keys, model: Model, layers: int) -> tuple[Block, ...]:

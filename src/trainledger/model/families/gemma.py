@@ -9,7 +9,7 @@ from trainledger.base.dims import Dim, Dims
 from trainledger.model.decoder import SLIDING, Trunk, decoder, every_but, feed_forward, grouped, layer_kinds, normed
 from trainledger.model.keys import Keys
 from trainledger.model.parts import ACTIVATIONS, axis, residual
-from trainledger.model.program import Act, ActKind, Model, NormKind, Op, Rope, Rotary, Scale, Weight
+from trainledger.model.program import Act, ActKind, Buffer, Model, NormKind, Op, Rope, Rotary, Scale
 from trainledger.model.self_attention import (
     HeadNorm,
     Place,
@@ -97,4 +97,4 @@ def _trunk(keys: Keys, hidden: Dims) -> Trunk:
         Op("logits times the cap", Scale(), logits, logits, vocab),
     )
     capped = keys.nullable("final_logit_softcapping") is not None
-    return Trunk(NORM, (scale,), cap if capped else (), (Weight("model.embed_tokens.embed_scale", ()),))
+    return Trunk(NORM, (scale,), cap if capped else (), (Buffer("model.embed_tokens.embed_scale", ()),))

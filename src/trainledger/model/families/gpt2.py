@@ -7,6 +7,7 @@ transformers/pytorch_utils.py.
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.model_types_layernorm import WIDENING
 from trainledger.model.decoder import weights_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import (
@@ -47,7 +48,7 @@ def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
 
 def feed_forward(keys: Keys, hidden: Dims) -> tuple[Op, ...]:
     """Reads `x`, leaves its result in `y`."""
-    inner = axis(Dim.FFN, keys.integer("n_inner", default=4 * hidden[0].size))
+    inner = axis(Dim.FFN, keys.integer("n_inner", default=WIDENING.times * hidden[0].size))
     act = keys.choice("activation_function", ACTIVATIONS, ActKind.GELU_NEW)
     return (
         conv1d("mlp.c_fc", hidden, inner, "x", "y"),

@@ -5,12 +5,16 @@ Source: transformers/models/gpt_bigcode/modeling_gpt_bigcode.py (5.24.0): GPTBig
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import BOOL
+from trainledger.facts.model_types_layernorm import WIDENING
 from trainledger.model.families.gpt2 import FUSED, layer, whole, width
 from trainledger.model.keys import Keys
 from trainledger.model.layered import dropped, plain
 from trainledger.model.parts import ACTIVATIONS, Heads, by_heads, linear, project
-from trainledger.model.program import ActKind, Attention, Model, Op, Split, View
+from trainledger.model.program import ActKind, Attention, Buffer, Model, Op, Split, View
 
 MLP = ("mlp.c_fc", "mlp.act", "mlp.c_proj")
 
@@ -21,9 +25,7 @@ def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
     each, shared = heads.dims(), heads.dims(kv=True)
     lines = heads.query + heads.kv + heads.kv
     wide = (Axis(Dim.HEADS, lines), each[1]) if grouped else (each[0], Axis(Dim.SLOTS, len(FUSED)), each[1])
-    spec = Attention(
-        heads.query, heads.kv, heads.width, dropout=keys.number("attn_pdrop"), head_first=not grouped
-    )
+    spec = Attention(heads.query, heads.kv, heads.width, dropout=keys.number("attn_pdrop"))
     name = "attn.c_attn"
     return (
         project(name, linear(name, hidden, wide, bias=True), "x", "qkv"),
@@ -38,7 +40,7 @@ def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
 
 def feed_forward(keys: Keys, hidden: Dims) -> tuple[Op, ...]:
     """Reads `x`, leaves its result in `y`."""
-    size = keys.integer("n_inner", default=4 * hidden[0].size)
+    size = keys.integer("n_inner", default=WIDENING.times * hidden[0].size)
     act = keys.choice("activation_function", ACTIVATIONS, ActKind.GELU_TANH)
     return (
         *plain(MLP, hidden, size, act),
@@ -51,4 +53,7 @@ def build(keys: Keys) -> Model:
     hidden, equal = width(keys)
     heads = Heads(equal.query, 1 if keys.flag("multi_query") else equal.query, equal.width)
     ops = layer(self_attention(keys, heads, hidden), feed_forward(keys, hidden), hidden)
-    return whole(keys, "gpt_bigcode", ops, hidden)
+    model = whole(keys, "gpt_bigcode", ops, hidden)
+    places = model.embeddings[1].dims[0]
+    triangle = Buffer("transformer.bias", (places, Axis(Dim.KEY_SEQUENCE, places.size)), BOOL)
+    return replace(model, buffers=(triangle,))

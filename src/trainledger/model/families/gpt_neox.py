@@ -6,20 +6,20 @@ Source: transformers/models/gpt_neox/modeling_gpt_neox.py (5.24.0): GPTNeoXLayer
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.model.decoder import rotary_width, weights_of
+from trainledger.model.decoder import weights_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import (
     dropped,
+    embedded,
     equal_heads,
     language_head,
     layer_norm,
-    looked_up,
     plain,
     summed,
     table,
     turned,
 )
-from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear, project
+from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear
 from trainledger.model.program import (
     ActKind,
     Attention,
@@ -31,6 +31,7 @@ from trainledger.model.program import (
     Split,
     View,
 )
+from trainledger.model.self_attention import rotary_width
 
 QKV = ("q", "k", "v")
 MLP = ("mlp.dense_h_to_4h", "mlp.act", "mlp.dense_4h_to_h")
@@ -42,6 +43,7 @@ def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
     each = heads.dims()
     fused = (each[0], Axis(Dim.SLOTS, len(QKV)), each[1])
     name = "attention.query_key_value"
+    dense = linear("attention.dense", each, hidden, bias)
     chance = keys.number("attention_dropout")
     spec = Attention(heads.query, heads.kv, heads.width, dropout=chance, head_first=True)
     return (
@@ -50,7 +52,7 @@ def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
         Op("attention.chunk", Split((each,) * len(QKV), chunk=True), ("qkv",), QKV, each),
         turned("attention.rotary", rotary(keys, heads), heads, Join.LAST),
         Op("attention.attention", spec, QKV, ("a",), each),
-        project("attention.dense", linear("attention.dense", each, hidden, bias), "a", "a", (*QKV, "qkv", "x")),
+        Op("attention.dense", dense, ("a",), ("a",), hidden, (*QKV, "qkv", "x")),
         dropped("post_attention_dropout", keys.number("hidden_dropout"), "a", hidden),
     )
 
@@ -102,10 +104,7 @@ def build(keys: Keys) -> Model:
     final = layer_norm("gpt_neox.final_layer_norm", hidden, "h", "h")
     return Model(
         family="gpt_neox",
-        prologue=(
-            looked_up("gpt_neox.embed_in", words, "h"),
-            dropped("gpt_neox.emb_dropout", keys.number("hidden_dropout"), "h", hidden),
-        ),
+        prologue=embedded("gpt_neox.embed_in", words, "gpt_neox.emb_dropout", keys.number("hidden_dropout")),
         embeddings=(words,),
         blocks=(Block("gpt_neox.layers", ops, weights_of(ops), tuple(range(keys.integer("num_hidden_layers")))),),
         head=language_head((final,), words, "lm_head", keys.flag("tie_word_embeddings")),

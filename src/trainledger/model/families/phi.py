@@ -6,7 +6,7 @@ Source: transformers/models/phi/modeling_phi.py (5.24.0): PhiDecoderLayer, PhiAt
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.model.decoder import heads_of, rotary_width, weights_of
+from trainledger.model.decoder import weights_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import (
     APART,
@@ -22,6 +22,7 @@ from trainledger.model.layered import (
 )
 from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear
 from trainledger.model.program import ActKind, Attention, Block, Join, Model, Norm, NormKind, Op, Role, Rotary, Weight
+from trainledger.model.self_attention import heads_of, rotary_width
 
 QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 MLP = ("mlp.fc1", "mlp.activation_fn", "mlp.fc2")

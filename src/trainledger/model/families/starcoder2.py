@@ -6,21 +6,22 @@ Source: transformers/models/starcoder2/modeling_starcoder2.py (5.24.0): Starcode
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.model.decoder import heads_of, weights_of, window_of
+from trainledger.model.decoder import weights_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import (
     Projections,
     dropped,
+    embedded,
     language_head,
     layer_norm,
-    looked_up,
     plain,
     summed,
     table,
     turned,
 )
-from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear, project
+from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear
 from trainledger.model.program import ActKind, Attention, Block, Join, Model, Op, Rotary
+from trainledger.model.self_attention import heads_of, window_of
 
 QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 MLP = ("mlp.c_fc", "mlp.act", "mlp.c_proj")
@@ -35,7 +36,7 @@ def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
         *Projections(QKV, hidden, heads, bias).ops(),
         turned("self_attn.rotary", heads.width, heads, Join.NONE),
         Op("self_attn.attention", spec, ("q", "k", "v"), ("y",), heads.dims()),
-        project("self_attn.o_proj", out, "y", "y"),
+        Op("self_attn.o_proj", out, ("y",), ("y",), hidden),
         dropped("self_attn.residual_dropout", keys.number("residual_dropout"), "y", hidden, ("q", "k", "v", "x")),
     )
 
@@ -64,10 +65,7 @@ def build(keys: Keys) -> Model:
     final = layer_norm("model.norm", hidden, "h", "h")
     return Model(
         family="starcoder2",
-        prologue=(
-            looked_up("model.embed_tokens", words, "h"),
-            dropped("model.embedding_dropout", keys.number("embedding_dropout"), "h", hidden),
-        ),
+        prologue=embedded("model.embed_tokens", words, "model.embedding_dropout", keys.number("embedding_dropout")),
         embeddings=(words,),
         blocks=(Block("model.layers", ops, weights_of(ops), tuple(range(keys.integer("num_hidden_layers")))),),
         head=language_head((final,), words, "lm_head", keys.flag("tie_word_embeddings")),

@@ -19,12 +19,14 @@ V3 = {**MLA, "n_group": 2, "topk_group": 1}
 QWEN = {**BASE, "intermediate_size": 40, "moe_intermediate_size": 12, "num_experts": 6, "num_experts_per_tok": 2}
 CASES: dict[str, dict[str, Any]] = {
     "mixtral": {"model_type": "mixtral", **BASE, "intermediate_size": 48, "num_local_experts": 4},
-    "mixtral tied": {"model_type": "mixtral", **BASE, "intermediate_size": 48, "head_dim": 12, "tie_word_embeddings": True},
+    "mixtral tied": {"model_type": "mixtral", **BASE, "intermediate_size": 48, "head_dim": 12,
+                     "tie_word_embeddings": True},
     "qwen2": {"model_type": "qwen2_moe", **QWEN, "shared_expert_intermediate_size": 20},
     "qwen2 no bias": {"model_type": "qwen2_moe", **QWEN, "qkv_bias": False, "mlp_only_layers": [1]},
     "qwen3": {"model_type": "qwen3_moe", **QWEN, "head_dim": 8},
     "qwen3 steps": {
-        "model_type": "qwen3_moe", **QWEN, "decoder_sparse_step": 2, "attention_bias": True, "tie_word_embeddings": True,
+        "model_type": "qwen3_moe", **QWEN, "decoder_sparse_step": 2, "attention_bias": True,
+        "tie_word_embeddings": True,
     },
     "olmoe": {"model_type": "olmoe", **BASE, "intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 3},
     "olmoe bias": {"model_type": "olmoe", **BASE, "intermediate_size": 24, "num_experts": 6, "attention_bias": True,

@@ -1,0 +1,168 @@
+"""Estimates held against what runs measured: errors by group and metric, and how often the verdict was wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainledger.answer.estimate import Estimate
+from trainledger.base.problems import InputError
+from trainledger.facts.accuracy import TAIL
+
+METRICS = ("allocated_peak", "active_peak", "reserved_peak", "device_used")
+FITS, TIGHT, TOO_LARGE = "fits", "tight", "does-not-fit"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One number that a run showed: bytes, how coarsely printed, and of which rank."""
+
+    metric: str
+    size: int
+    rounding: int
+    rank: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run record to estimate: `make` gives its estimate or raises InputError. `outcome`: fits or oom; `assumed`:
+    the outcome is not stated by the source."""
+
+    id: str
+    group: str
+    readings: tuple[Reading, ...]
+    outcome: str
+    assumed: bool
+    make: Callable[[], Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number compared: expected and measured bytes, the error as a fraction of the measured; or why it failed."""
+
+    id: str
+    group: str
+    metric: str
+    rank: str
+    expected: int | None
+    measured: int
+    error: float
+    failed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors of a group's metric as fractions: median and 95th percentile of |error|, the largest, signed mean."""
+
+    n: int
+    failed: int
+    median: float
+    p95: float
+    max: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """Outcomes against what happened: a false fit ran out of memory, a false alarm did not."""
+
+    n: int
+    false_fits: int
+    false_alarms: int
+    tight: int
+    assumed: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Everything compared."""
+
+    rows: tuple[Row, ...]
+    verdicts: Verdicts
+
+    @property
+    def groups(self) -> dict[str, dict[str, Score]]:
+        """Scores by group and metric, in order of appearance."""
+        found: dict[str, dict[str, list[Row]]] = {}
+        for row in self.rows:
+            found.setdefault(row.group, {}).setdefault(row.metric, []).append(row)
+        return {group: {metric: score(rows) for metric, rows in metrics.items()} for group, metrics in found.items()}
+
+    def worst(self, count: int) -> tuple[Row, ...]:
+        """The rows with the largest errors."""
+        return tuple(sorted(self.rows, key=lambda row: -abs(row.error))[:count])
+
+
+def score(rows: Sequence[Row]) -> Score:
+    """The score of rows of one group and metric. A failed row counts as an error of 1, and not in the bias."""
+    sizes = np.array([abs(row.error) for row in rows])
+    whole = [row.error for row in rows if not row.failed]
+    return Score(
+        n=len(rows),
+        failed=sum(bool(row.failed) for row in rows),
+        median=float(np.median(sizes)),
+        p95=float(np.percentile(sizes, TAIL.percentile)),
+        max=float(sizes.max()),
+        bias=float(np.mean(whole)) if whole else 0.0,
+    )
+
+
+def error_of(expected: int, reading: Reading) -> float:
+    """(expected - measured) / measured; 0 where the two differ by no more than half of the rounding."""
+    if abs(expected - reading.size) + abs(expected - reading.size) <= reading.rounding:
+        return 0.0
+    return (expected - reading.size) / reading.size
+
+
+def expected_of(estimate: Estimate, metric: str) -> int:
+    """The expected bytes of a metric over whole steps. What nvidia-smi shows lies above reserved as at the peak."""
+    steps = estimate.steps
+    amounts: Mapping[str, int] = {
+        "allocated_peak": steps.allocated.expected,
+        "active_peak": steps.active.expected,
+        "reserved_peak": steps.reserved.expected,
+        "device_used": steps.reserved.expected + estimate.device.expected - estimate.peak.reserved.expected,
+    }
+    return amounts[metric]
+
+
+def accuracy(cases: Iterable[Case], report: Callable[[str], None] = lambda name: None) -> Accuracy:
+    """Estimate every case and compare. `report` is told each case's id as it is done."""
+    rows: list[Row] = []
+    outcomes: list[tuple[Case, str | None]] = []
+    for case in cases:
+        made, failed = _made(case)
+        rows += [_row(case, reading, made, failed) for reading in case.readings]
+        outcomes.append((case, made.verdict.outcome if made else None))
+        report(case.id)
+    return Accuracy(tuple(rows), _verdicts(outcomes))
+
+
+def _made(case: Case) -> tuple[Estimate | None, str]:
+    try:
+        return case.make(), ""
+    except InputError as error:
+        return None, "; ".join(str(problem) for problem in error.problems)
+
+
+def _row(case: Case, reading: Reading, made: Estimate | None, failed: str) -> Row:
+    if made is None:
+        return Row(case.id, case.group, reading.metric, reading.rank, None, reading.size, 1.0, failed)
+    expected = expected_of(made, reading.metric)
+    error = error_of(expected, reading)
+    return Row(case.id, case.group, reading.metric, reading.rank, expected, reading.size, error, "")
+
+
+def _verdicts(outcomes: Sequence[tuple[Case, str | None]]) -> Verdicts:
+    stated = [(case.outcome, outcome) for case, outcome in outcomes if not case.assumed and outcome is not None]
+    return Verdicts(
+        n=len(outcomes),
+        false_fits=stated.count(("oom", FITS)),
+        false_alarms=stated.count(("fits", TOO_LARGE)),
+        tight=sum(outcome == TIGHT for _, outcome in stated),
+        assumed=sum(case.assumed for case, _ in outcomes),
+        failed=sum(outcome is None for _, outcome in outcomes),
+    )

@@ -1,0 +1,65 @@
+"""What a run writes to disk, and what its optimizer keeps outside the device's allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trainledger.answer.estimate import Estimate
+from trainledger.answer.tables import host_lines
+from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.optimizer_bytes import shared_tensors, state_bytes
+from trainledger.facts.optimizer_kinds import Kind, Place
+from trainledger.ledger.rank import trained_of, updates_of
+from trainledger.model.counts import storages
+from trainledger.model.program import Role, Weight
+from trainledger.plan.schema import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Bytes besides the device's allocator. A checkpoint leaves metadata out, and no tensor in it is rounded.
+
+    `weights_only`: what inference reads. `checkpoint`: what resuming needs: weights, master weights, optimizer states.
+    `paged`: optimizer states in managed memory, on the device or on the host. `host`: the host's, those included.
+    """
+
+    weights_only: int
+    checkpoint: int
+    paged: int
+    host: int
+
+
+def elsewhere(answer: Estimate) -> Elsewhere:
+    """What the whole model's checkpoint takes, and what lies in the host's memory."""
+    plan, model = answer.plan, answer.model
+    trained, updates = trained_of(plan, model), updates_of(plan)
+    master = DTYPES[plan.precision.master] if plan.precision.master else None
+    weights = states = paged = 0
+    for weight, count in _kinds(answer):
+        own = _dtype(plan, weight)
+        weights += own.bytes_of(weight.elements) * count
+        if not trained(weight):
+            continue
+        if master is not None and master != own:
+            states += master.bytes_of(weight.elements) * count
+        sizes = tuple(axis.size for axis in weight.dims)
+        for state in state_bytes(updates.row, sizes, master or own, updates.how):
+            states += state.bytes * count if state.kind is not Kind.STEP else 0
+            paged += state.bytes * count if state.place is Place.MANAGED else 0
+    if states:
+        states += sum(table.bytes for table in shared_tensors(updates.row))
+    return Elsewhere(weights, weights + states, paged, host_lines(answer.ledger) + paged)
+
+
+def _kinds(answer: Estimate) -> Iterator[tuple[Weight, int]]:
+    """Every parameter with a storage of its own, equal layers counted."""
+    counts: dict[Weight, int] = {}
+    for _, weight in storages(answer.model):
+        counts[weight] = counts.get(weight, 0) + 1
+    yield from counts.items()
+
+
+def _dtype(plan: Plan, weight: Weight) -> DType:
+    norms = plan.precision.norms
+    return DTYPES[norms if norms and weight.role is Role.NORM else plan.precision.weights]

@@ -1,0 +1,207 @@
+"""What a reader is shown of an estimate, added up: accounts, entries, the timeline, the three amounts, the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainledger.answer.estimate import Band, Estimate, ratio_of
+from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.facts.overheads import Interval, context
+from trainledger.ledger.rank import Ledger
+from trainledger.lines.line import Account, Line, Place
+from trainledger.lines.stream import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line at one moment: `copies` alive then, their bytes, and the moments at whose peak any copy is live."""
+
+    line: Line
+    copies: int
+    bytes: int
+    live: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """One account at one moment: its bytes, its share of the moment (a fraction), its entries, largest first."""
+
+    account: Account
+    bytes: int
+    share: float
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MomentRow:
+    """One moment: its bytes, those as a fraction of the largest moment's, and whether it is the peak."""
+
+    name: str
+    allocated: int
+    share: float
+    is_peak: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """One of the amounts at the peak: its band, how it is known, and from where."""
+
+    name: str
+    band: Band
+    basis: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Ranks (first and last, inclusive) that hold the same: their largest moment and its bytes."""
+
+    first: int
+    last: int
+    allocated: int
+    moment: str
+
+
+def entries(ledger: Ledger, moment: Moment, every: bool = False) -> tuple[Entry, ...]:
+    """The lines live at a moment, in the ledger's order; their bytes add up to its bytes, exactly.
+
+    `every`: lines that are live at other moments only stand there too, with no copies and no bytes.
+    """
+    first: dict[tuple[object, ...], int] = {}
+    copies: dict[int, int] = {}
+    live: dict[int, dict[str, None]] = {}
+    one_of = [first.setdefault(_identity(line), number) for number, line in enumerate(ledger.lines)]
+    for one in ledger.moments:
+        here: dict[int, int] = {}
+        for number, count in one.live:
+            here[one_of[number]] = here.get(one_of[number], 0) + count
+        for number, count in here.items():
+            if count:
+                live.setdefault(number, {})[one.name] = None
+        if one is moment:
+            copies = here
+    return tuple(
+        Entry(ledger.lines[number], count, ledger.lines[number].unit * count, tuple(names))
+        for number, names in sorted(live.items())
+        if (count := copies.get(number, 0)) or every
+    )
+
+
+def by_account(found: Sequence[Entry]) -> tuple[AccountRow, ...]:
+    """Entries folded by account, largest account first; shares are of the entries' sum."""
+    whole = sum(entry.bytes for entry in found)
+    groups: dict[Account, list[Entry]] = {}
+    for entry in found:
+        groups.setdefault(entry.line.account, []).append(entry)
+    rows = []
+    for account, members in groups.items():
+        size = sum(entry.bytes for entry in members)
+        ordered = sorted(members, key=lambda entry: -entry.bytes)
+        rows.append(AccountRow(account, size, size / whole if whole else 0.0, tuple(ordered)))
+    return tuple(sorted(rows, key=lambda row: -row.bytes))
+
+
+def total(found: Sequence[Entry]) -> int:
+    """Bytes of entries."""
+    return sum(entry.bytes for entry in found)
+
+
+def timeline(answer: Estimate) -> tuple[MomentRow, ...]:
+    """Every moment in order, each against the largest."""
+    most = max(one.allocated for one in answer.ledger.moments)
+    return tuple(
+        MomentRow(one.name, one.allocated, one.allocated / most if most else 0.0, one.name == answer.peak.moment)
+        for one in answer.ledger.moments
+    )
+
+
+def cells(shares: Sequence[float], width: int, columns: int = 1) -> tuple[int, ...]:
+    """Lengths of bars for fractions of the longest, which takes one of `columns` equal columns of `width` cells."""
+    room = max(width // columns, 1)
+    return tuple(min(max(round(share * room), 0), room) for share in shares)
+
+
+def moment_of(answer: Estimate, name: str = "") -> Moment:
+    """The moment of that name; the peak's where it is empty. Raises InputError with the nearest name."""
+    wanted = name or answer.peak.moment
+    names = [moment.name for moment in answer.ledger.moments]
+    for moment in answer.ledger.moments:
+        if moment.name.lower() == wanted.strip().lower():
+            return moment
+    near = nearest(wanted.strip().lower(), names)
+    fix = f"Did you mean {near!r}?" if near else ""
+    raise InputError([Problem("--moment", f"found {name!r}", f"the plan's moments are {', '.join(names)}", fix)])
+
+
+def amounts(answer: Estimate) -> tuple[Amount, ...]:
+    """Allocated, active, reserved and device at the peak, each with how it is known."""
+    peak, ratio = answer.peak, ratio_of(answer.plan)
+    bases = sorted({entry.line.basis.value for entry in entries(answer.ledger, moment_of(answer))})
+    what = "live tensors, each rounded as the allocator rounds; high: large blocks not split"
+    waiting = "allocated, and blocks that wait for another stream (none here)"
+    own = context(answer.architecture)
+    ranks = f" and the communicators of {answer.ranks:,} ranks" if answer.ranks > 1 else ""
+    return (
+        Amount("allocated", peak.allocated, ", ".join(bases), what),
+        Amount("active", peak.active, ", ".join(bases), waiting),
+        Amount("reserved", peak.reserved, ratio.basis.value, _times(ratio)),
+        Amount("device", answer.device, own.basis.value, f"reserved, the process's context{ranks}: {own.source}"),
+    )
+
+
+def roles(answer: Estimate) -> tuple[Role, ...]:
+    """Classes of ranks that hold the same. Without sharding or a pipeline every rank does."""
+    peak = answer.peak
+    return (Role(0, answer.ranks - 1, peak.allocated.expected, peak.moment),)
+
+
+def roles_of(answer: Estimate, rank: str = "") -> tuple[Role, ...]:
+    """The role of one rank (its number as text), or every role for `all` and for no rank. Raises InputError."""
+    every = roles(answer)
+    if rank.strip().lower() in ("", "all"):
+        return every
+    last = answer.ranks - 1
+    allowed = f"a rank is a number from 0 to {last}, or all" if last else "the plan has one rank: 0, or all"
+    number = _number(rank, last)
+    if number is None:
+        raise InputError([Problem("--rank", f"found {rank!r}", allowed)])
+    return tuple(role for role in every if role.first <= number <= role.last)
+
+
+def rank_of(answer: Estimate, rank: str = "") -> int:
+    """The rank that an answer speaks of: the one asked for, else the first of the fullest ones."""
+    number = _number(rank, answer.ranks - 1)
+    return max(roles(answer), key=lambda role: role.allocated).first if number is None else number
+
+
+def _number(text: str, last: int) -> int | None:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal()) or len(digits.lstrip("0")) > len(str(last)):
+        return None
+    return int(digits) if int(digits) <= last else None
+
+
+def host_lines(ledger: Ledger) -> int:
+    """Bytes of the lines that lie in the host's memory, at their largest moment."""
+    return max(
+        (
+            sum(ledger.lines[number].unit * copies for number, copies in moment.live if _hosted(ledger.lines[number]))
+            for moment in ledger.moments
+        ),
+        default=0,
+    )
+
+
+def _hosted(line: Line) -> bool:
+    return line.place is Place.HOST
+
+
+def _identity(line: Line) -> tuple[object, ...]:
+    """What makes two lines the same to a reader."""
+    return (line.account, line.name, line.dims, line.dtype.name, line.unit, line.place, line.shards)
+
+
+def _times(ratio: Interval) -> str:
+    spread = f"x {ratio.low:.2f} to {ratio.high:.2f}, {ratio.expected:.2f} expected"
+    return f"allocated {spread}: {ratio.source}"

@@ -1,0 +1,134 @@
+"""`trainledger accuracy`: estimates against measured run records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from trainledger.answer.accuracy import Accuracy, Case
+    from trainledger.answer.estimate import Estimate
+    from trainledger.importers.records import Record
+
+
+def accuracy(
+    records: list[str] = typer.Argument(..., metavar="RECORDS.jsonl...", help="Files of run records."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    markdown: bool = typer.Option(False, "--markdown", help="Print the published page."),
+    worst: int = typer.Option(0, "--worst", metavar="N", min=0, help="Also list the N rows with the largest errors."),
+    engine: str = typer.Option("formula", "--engine", help="Which witness estimates: formula."),
+    confidence: str = typer.Option("", "--confidence", metavar="A|B|C", help="Only rows of at least this confidence."),
+    above: str = typer.Option("", "--above", metavar="SIZE", help="Only rows that measured more than this."),
+) -> None:
+    """How far estimates are from what runs measured, by group and metric, and how often the verdict was wrong."""
+    from trainledger.answer.accuracy import accuracy as compare
+
+    cases = _cases(records, _engine(engine), _confidences(confidence), above)
+    result = compare(cases, _progress(len(cases)))
+    _print(result, as_json, markdown, worst)
+
+
+def _engine(name: str) -> str:
+    from trainledger.base.problems import InputError, Problem
+
+    if name != "formula":
+        raise InputError([Problem("--engine", f"found {name!r}", "formula can estimate records so far")])
+    return name
+
+
+def _confidences(least: str) -> str:
+    from trainledger.base.problems import InputError, Problem
+    from trainledger.importers.records import CONFIDENCES
+
+    if least and least.upper() not in CONFIDENCES:
+        raise InputError([Problem("--confidence", f"found {least!r}", f"one of {', '.join(CONFIDENCES)}")])
+    return "".join(one for one in CONFIDENCES if not least or one <= least.upper())
+
+
+def _cases(paths: list[str], engine: str, confidences: str, above: str) -> list[Case]:
+    from trainledger.base.problems import InputError, Problem
+    from trainledger.base.units import parse_size
+    from trainledger.importers.records import OperatorRecord, Record, read_records
+
+    try:
+        least = parse_size(above) if above else 0
+    except ValueError as error:
+        raise InputError([Problem("--above", str(error), "a size such as 8GB is needed")]) from None
+    problems: list[Problem] = []
+    cases: list[Case] = []
+    for path in paths:
+        for record in read_records(path):
+            if isinstance(record, Problem):
+                problems.append(record)
+            elif isinstance(record, Record) and record.confidence in confidences:
+                if (record.measured.size or least) >= least:
+                    cases.append(_case(record))
+            elif isinstance(record, OperatorRecord):
+                continue
+    if problems:
+        raise InputError(problems)
+    if not cases:
+        raise InputError([Problem("", "no run record is left", "at least one is needed", "Loosen the filters.")])
+    return cases
+
+
+def _case(record: Record) -> Case:
+    from trainledger.answer.accuracy import METRICS, Case, Reading
+
+    measured = record.measured
+    rank = str(measured.rank)
+    readings = []
+    if measured.size is not None and measured.metric in METRICS:
+        readings.append(Reading(measured.metric, measured.size, measured.rounding, rank))
+    for metric in METRICS:
+        extra = measured.extra.get(metric)
+        if isinstance(extra, int) and not isinstance(extra, bool) and extra > 0 and metric != measured.metric:
+            readings.append(Reading(metric, extra, measured.rounding, rank))
+    return Case(
+        id=record.id,
+        group=record.group,
+        readings=tuple(readings),
+        outcome=measured.outcome,
+        assumed="measured.outcome" in record.assumed,
+        make=_maker(record),
+    )
+
+
+def _maker(record: Record) -> Callable[[], Estimate]:
+    def make() -> Estimate:
+        from trainledger.answer.estimate import estimate
+
+        return estimate(record.draft().plan)
+
+    return make
+
+
+def _progress(count: int) -> Callable[[str], None]:
+    """A line on standard error that is written over, when it goes to a terminal."""
+    import sys
+
+    if not sys.stderr.isatty():
+        return lambda name: None
+    done: list[str] = []
+
+    def report(name: str) -> None:
+        done.append(name)
+        end = "\n" if len(done) == count else ""
+        print(f"\r{len(done)} of {count} {name[:60]:60}", end=end, file=sys.stderr, flush=True)
+
+    return report
+
+
+def _print(result: Accuracy, as_json: bool, as_markdown: bool, worst: int) -> None:
+    import json
+
+    from trainledger.show.accuracy import document, markdown, text
+
+    if as_json:
+        typer.echo(json.dumps(document(result), indent=1))
+    elif as_markdown:
+        typer.echo(markdown(result, result.worst(worst)), nl=False)
+    else:
+        typer.echo(text(result, result.worst(worst)))

@@ -1,0 +1,39 @@
+"""`--gate`: an exit code that says whether the run fits, and the option that may stand with or without a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+from trainledger.base.problems import InputError, Problem
+from trainledger.cli.exits import ExitCode
+
+FITS, TIGHT = "fits", "tight"
+FLAG = "--gate"
+
+
+class Gated(TyperCommand):
+    """A command whose `--gate` needs no value: the parser itself would take the next word for one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, with a bare `--gate` written out."""
+        end = args.index("--") if "--" in args else len(args)
+        full = [f"{FLAG}={FITS}" if word == FLAG and place < end else word for place, word in enumerate(args)]
+        return super().parse_args(ctx, full)
+
+
+def check_gate(gate: str) -> None:
+    """Raise InputError for a gate that there is none of."""
+    if gate not in ("", FITS, TIGHT):
+        raise InputError([Problem(FLAG, f"found {gate!r}", f"{FLAG} or {FLAG}={TIGHT} is needed")])
+
+
+def exit_code(gate: str, outcome: str | None) -> ExitCode:
+    """1 when a gate was asked for and the run does not fit (or, with `tight`, may not). No verdict passes no gate."""
+    if gate and outcome is None:
+        raise InputError(
+            [Problem(FLAG, "the plan names no device", "a gate compares with a device", "Add --set device=h100-80gb.")]
+        )
+    refused = {"does-not-fit", "tight"} if gate == TIGHT else {"does-not-fit"}
+    return ExitCode.DOES_NOT_FIT if gate and outcome in refused else ExitCode.ANSWERED

@@ -1,0 +1,108 @@
+"""Fused kernel sets for Transformers models: which families they patch, and how their norms work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSet:
+    """A kernel set: families whose norms, rotary embedding and feed-forward product (`gated`) it replaces, families
+    where it replaces the loss alone, and families whose norms keep the incoming gradient instead of writing over it.
+
+    `learns`: its norms make a gradient for their weight.
+    """
+
+    name: str
+    families: frozenset[str]
+    losses: frozenset[str]
+    apart: frozenset[str]
+    gated: bool
+    learns: bool
+    source: Source
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+KERNEL_SETS: dict[str, KernelSet] = {
+    row.name: row
+    for row in (
+        KernelSet(
+            "liger",
+            _names(
+                "llama mistral mixtral gemma gemma2 gemma3_text glm4 gpt_oss granite olmo2 qwen2 qwen3 qwen3_moe smollm3 phi3"
+            ),
+            frozenset(),
+            _names("gemma2 gemma3_text olmo2 glm4"),
+            True,
+            True,
+            Source("Liger-Kernel", "liger_kernel/transformers/monkey_patch.py, rms_norm.py", "0.8.0"),
+        ),
+        KernelSet(
+            "foak",
+            _names("llama mistral mixtral granite"),
+            _names("gpt_bigcode"),
+            frozenset(),
+            False,
+            False,
+            Source("fms-acceleration fused ops and kernels", "fms_acceleration_foak/models/*.py", "0.7.4"),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NormGradient:
+    """Rows of fp32 partial sums of a norm's weight gradient in Liger: one for each multiprocessor since `by_processor`,
+    before that one for each token, in the weight's dtype."""
+
+    by_processor: str
+    source: Source
+
+
+LIGER_NORM = NormGradient("0.4.0", Source("Liger-Kernel", "liger_kernel/ops/rms_norm.py", "0.3.1, 0.4.2"))
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessors:
+    """Streaming multiprocessors of a device, and threads that one holds."""
+
+    count: int
+    threads: int
+
+
+UNKNOWN_DEVICE = Multiprocessors(0, 0)
+_BIG, _SMALL = 2048, 1536
+MULTIPROCESSORS: dict[str, Multiprocessors] = {
+    "a100-80gb": Multiprocessors(108, _BIG),
+    "a100-40gb": Multiprocessors(108, _BIG),
+    "h100-80gb": Multiprocessors(132, _BIG),
+    "h100-pcie": Multiprocessors(114, _BIG),
+    "h200": Multiprocessors(132, _BIG),
+    "b200": Multiprocessors(148, _BIG),
+    "rtx3090": Multiprocessors(82, _SMALL),
+    "rtx4090": Multiprocessors(128, _SMALL),
+}
+MULTIPROCESSORS_SOURCE = Source("NVIDIA CUDA C++ programming guide and architecture white papers", "multiprocessor counts")
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """How PyTorch's kernel sums a matrix over its rows on a device: threads of a block, widest vector load, lanes of a
+    warp, values that one thread takes at least and at most before the rows are shared among more blocks."""
+
+    threads: int
+    vector: int
+    warp: int
+    least: int
+    most: int
+    source: Source
+
+
+COLUMN_SUM = Reduction(
+    512, 4, 32, 16, 256, Source("PyTorch aten/src/ATen/native/cuda/Reduce.cuh", "setReduceConfig, global_memory_size", "v2.4 to v2.13")
+)

@@ -1,0 +1,182 @@
+"""Heads fused with their loss: no logits of all tokens are ever made. What each makes is in facts/losses.py."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.dtypes import FP32, INT64, DType
+from trainledger.facts.losses import CHUNKED_HEAD, CUT_LOSS, FUSED_LINEAR, FusedLinear, of_release
+from trainledger.ledger import aten
+from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
+
+ONE: Dims = (Axis(Dim.ONE, 1),)
+
+
+class Inputs(NamedTuple):
+    """Values of the hidden states and of the head's weight and bias, and the number of sequences."""
+
+    hidden: int
+    weight: int
+    bias: int | None
+    batch: int
+
+
+class Shape(NamedTuple):
+    """Tokens, width and vocabulary, and the dtype in which products are made."""
+
+    tokens: int
+    hidden: Axis
+    vocab: Axis
+    low: DType
+
+    def rows(self, count: int, width: Axis | None = None) -> Dims:
+        """Dims of that many tokens, each with the vocabulary's or another width."""
+        return (Axis(Dim.TOKENS, count), self.vocab if width is None else width)
+
+
+def _shape(t: Tape, x: int, weight: int) -> Shape:
+    vocab, hidden = t.dims[weight]
+    return Shape(elements(t.dims[x][:-1]), hidden, vocab, t.autocast or t.dtype[x])
+
+
+def _storage(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
+    t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}"))
+    return len(t.storages) - 1
+
+
+def _without_last(t: Tape, x: int, batch: int, copied: bool) -> int:
+    """Hidden states of all tokens but each sequence's last; a copy where the code asks for one of several."""
+    first, sequence, width = t.dims[x]
+    short = aten.part(t, x, (first, Axis(Dim.SEQUENCE, sequence.size - 1), width))
+    return aten.copy(t, short) if copied and batch > 1 else short
+
+
+def chunk_of(shape: Shape) -> int:
+    """Tokens of one of Liger's chunks: about as many as make its logits as large as all hidden states."""
+    factor = -(-shape.vocab.size // shape.hidden.size)
+    least = -(-shape.tokens // factor)
+    return min(shape.tokens, 1 << (least - 1).bit_length())
+
+
+def by_tokens(t: Tape, inputs: Inputs, release: str) -> int:
+    """Liger's: gradients of hidden states and weight are made in forward, chunk by chunk, and are handed on."""
+    row = of_release(FUSED_LINEAR, release)
+    x = _without_last(t, inputs.hidden, inputs.batch, True) if row.shifts else inputs.hidden
+    shape = _shape(t, x, inputs.weight)
+    ins = [value for value in (x, inputs.weight, inputs.bias) if value is not None]
+    kept = [
+        t.fresh(t.dims[value], t.dtype[value], False, f"gradient of {name}")
+        for value, name in zip(ins, ("hidden states", "the head", "the bias"), strict=False)
+        if t.grad[value]
+    ]
+    rows = t.fresh((Axis(Dim.TOKENS, shape.tokens),), FP32, False, "loss of each token")
+    t.run(Prim("zeros", (), (*kept, rows), (), (), ()))
+    trained = [at for at, value in enumerate(ins) if t.grad[value]]
+    steps = tuple(Step(Code.TURN, at, t.store[value]) for at, value in zip(trained, kept, strict=True))
+    loss = t.fresh(ONE, FP32, bool(trained), "loss")
+    work = _chunk_work(t, shape, row, inputs.weight)
+    t.run(Prim("fused linear cross-entropy", tuple(ins), (loss,), tuple(kept), steps, work))
+    t.end([*kept, rows])
+    return loss
+
+
+def _chunk_work(t: Tape, shape: Shape, row: FusedLinear, weight: int) -> tuple[int, ...]:
+    """What lives at once at most while a chunk is worked on (from the second on, the one before is still bound)."""
+    chunk = chunk_of(shape)
+    several = chunk < shape.tokens
+    logits, whole = shape.rows(chunk), t.dims[weight]
+    names = ["logits of a chunk"]
+    names += ["logits of the chunk before"] if several and not row.upcast else []
+    names += ["gradient of a chunk's logits"] if row.scaled and (several or not row.upcast) else []
+    parts = [(logits, shape.low, name) for name in names]
+    if row.upcast:
+        parts.append((logits, FP32, "logits of a chunk in fp32"))
+    if t.dtype[weight] != shape.low:  # autocast casts a view of the weight anew each time
+        parts.append((whole, shape.low, "the head in the low dtype"))
+        parts.append((shape.rows(chunk, shape.hidden), shape.low, "hidden states of a chunk in the low dtype"))
+    product = [(logits, shape.low, "logits of a chunk")]
+    if row.adds and t.grad[weight]:
+        product.append((whole, shape.low, "gradient of the head from a chunk"))
+        if shape.low != FP32:
+            product.append((whole, FP32, "gradient of the head from a chunk in fp32"))
+    largest = max((parts, product), key=lambda one: sum(dtype.bytes_of(elements(dims)) for dims, dtype, _ in one))
+    return tuple(_storage(t, dims, dtype, name) for dims, dtype, name in largest)
+
+
+def by_vocabulary(t: Tape, inputs: Inputs) -> int:
+    """TRL's: tiles of tokens by vocabulary rows, made again in backward; gradients are gathered in fp32 and cast."""
+    x = _picked(t, _without_last(t, inputs.hidden, inputs.batch, False))
+    shape = _shape(t, x, inputs.weight)
+    tokens = (Axis(Dim.TOKENS, shape.tokens),)
+    tile = (Axis(Dim.TOKENS, min(shape.tokens, CHUNKED_HEAD.tokens)), Axis(Dim.VOCAB, CHUNKED_HEAD.rows))
+    ins = tuple(value for value in (x, inputs.weight, inputs.bias) if value is not None)
+    grad = any(t.grad[value] for value in ins)
+    target = t.fresh(tokens, INT64, False, "labels that count")
+    t.run(Prim("index", (), (target,), (), (), ()))
+    results = [t.fresh(tokens, FP32, grad, "log-probabilities")]
+    results += [t.fresh(tokens, FP32, False, name) for name in ("logsumexp", "entropy")]
+    work = [_storage(t, tokens, FP32, "running numbers of each token") for _ in range(CHUNKED_HEAD.running)]
+    work += [_storage(t, tile, shape.low, "logits of a tile"), *_casts(t, shape, inputs.weight)]
+    steps = _vocabulary_steps(t, shape, ins, tile)
+    saves = (*ins[:1], target, *results[1:]) if grad else ()
+    t.run(Prim("fused head by vocabulary", ins, tuple(results), saves, steps, tuple(work)))
+    spread = [t.fresh(tokens, FP32, grad, "result of each token") for _ in range(CHUNKED_HEAD.results)]
+    for value in spread:
+        t.run(Prim("masked_scatter", (results[0],), (value,), (), (Step(Code.GRAD, 0),), ()))
+    loss = t.fresh(ONE, FP32, grad, "loss")
+    t.run(Prim("sum", (spread[0],), (loss,), (), (Step(Code.GRAD, 0),), ()))
+    t.end([*results, *spread, target])
+    return loss
+
+
+def _picked(t: Tape, x: int) -> int:
+    """The tokens that count, gathered by a mask: saves their places; backward scatters into zeros."""
+    tokens = (Axis(Dim.TOKENS, elements(t.dims[x][:-1])),)
+    out = t.fresh((*tokens, t.dims[x][-1]), t.dtype[x], t.grad[x], "hidden states that count")
+    places = [t.fresh(tokens, INT64, False, "places of tokens that count") for _ in t.dims[x][:-1]]
+    return t.run(Prim("index", (x,), (out, *places), tuple(places), (Step(Code.GRAD, 0),), ()))
+
+
+def _casts(t: Tape, shape: Shape, weight: int) -> list[int]:
+    """Copies of a tile's hidden states and weight rows in the low dtype, where they are in another."""
+    if t.dtype[weight] == shape.low:
+        return []
+    tokens = shape.rows(min(shape.tokens, CHUNKED_HEAD.tokens), shape.hidden)
+    rows = (Axis(Dim.VOCAB, min(shape.vocab.size, CHUNKED_HEAD.rows)), shape.hidden)
+    return [_storage(t, dims, shape.low, "a tile's factors in the low dtype") for dims in (tokens, rows)]
+
+
+def _vocabulary_steps(t: Tape, shape: Shape, ins: tuple[int, ...], tile: Dims) -> tuple[Step, ...]:
+    """fp32 sums of the gradients, one tile's logits over and over, then casts to the dtypes of the inputs."""
+    trained = [at for at, value in enumerate(ins) if t.grad[value]]
+    sums = {at: _storage(t, t.dims[ins[at]], FP32, "gradient in fp32") for at in trained}
+    tiles = [_storage(t, tile, shape.low, "logits of a tile"), *_casts(t, shape, ins[1])]
+    cast = {at: t.dtype[ins[at]] != FP32 for at in trained}
+    born = [Step(Code.BORN, 0, value) for value in (*sums.values(), *tiles)]
+    # the factors of the last tile and its logits are bound until the function returns
+    made = [Step(Code.GRAD, at) if cast[at] else Step(Code.GIVE, at, sums[at]) for at in trained]
+    dead = [Step(Code.DEAD, 0, value) for value in (*(sums[at] for at in trained if cast[at]), *tiles)]
+    return (*born, *made, *dead)
+
+
+def cut(t: Tape, inputs: Inputs) -> int:
+    """Cut cross-entropy: saves hidden states, weight and a few numbers per token; logits stay in the kernel."""
+    x = _without_last(t, inputs.hidden, inputs.batch, False)
+    shape = _shape(t, x, inputs.weight)
+    ins = tuple(value for value in (x, inputs.weight, inputs.bias) if value is not None)
+    numbers = [
+        t.fresh((Axis(Dim.TOKENS, shape.tokens),), FP32, False, "number of each token")
+        for _ in range(CUT_LOSS.per_token)
+    ]
+    numbers += [t.fresh((shape.vocab,), FP32, False, "mean logit of each row") for _ in range(CUT_LOSS.per_row)]
+    order = [_storage(t, (shape.vocab,), INT64, "order of the vocabulary") for _ in range(CUT_LOSS.order)]
+    grad = any(t.grad[value] for value in ins)
+    loss = t.fresh(ONE, FP32, grad, "loss")
+    steps = (
+        *(Step(Code.BORN, 0, value) for value in order),
+        *(Step(Code.GRAD, at) for at in range(len(ins))),
+        *(Step(Code.DEAD, 0, value) for value in order),
+    )
+    saves = (x, *numbers) if grad else ()
+    return t.run(Prim("cut cross-entropy", ins, (loss, *numbers), saves, steps, ()))

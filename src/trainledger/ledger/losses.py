@@ -1,0 +1,143 @@
+"""The head and the loss on a tape: over all logits, over chunks of tokens (Liger) or of the vocabulary (TRL), or cut.
+
+Sources: transformers/loss/loss_utils.py; torch log_softmax and nll_loss, which save the log-probabilities, the target
+and the total weight; what the fused kernels make is in facts/losses.py.
+"""
+
+from __future__ import annotations
+
+from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.dtypes import FP32, INT64
+from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
+from trainledger.ledger import aten, fused_head
+from trainledger.ledger.rules import Frame, lower
+from trainledger.ledger.software import CUT, FOAK, LIGER
+from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.model.program import Linear, Model, Op
+
+FULL_FP32, CHUNKED, FUSED = "full-fp32", "chunked", "fused-linear"
+
+
+def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) -> int:
+    """The last norm, then the names of the model's own forward end, then the head and the loss; returns the loss.
+
+    `logits` is bound after it unless the head is fused with the loss.
+    """
+    ops = model.head.ops
+    inside = _inside(model)
+    lower(frame, ops[:inside])
+    frame.tape.end(ending)
+    rest = ops[inside:]
+    # a fused head is the last linear layer and the loss at once; what follows that layer is done inside its kernel
+    at = next((i for i, op in enumerate(rest) if isinstance(op.spec, Linear) and "logits" in op.outs), None)
+    if loss in (CHUNKED, FUSED) and at is not None and not model.head.pooled:
+        lower(frame, rest[:at])
+        return _fused(frame, rest[at], loss)
+    lower(frame, rest)
+    return cross_entropy(frame, model, loss == FULL_FP32)
+
+
+def _inside(model: Model) -> int:
+    """How many of the head's first operations belong to the base model's own forward: those under its name."""
+    base = model.embeddings[0].name.partition(".")[0] + "."
+    return next((at for at, op in enumerate(model.head.ops) if not op.name.startswith(base)), len(model.head.ops))
+
+
+def _fused(frame: Frame, head: Op, loss: str) -> int:
+    tape, software = frame.tape, frame.software
+    assert isinstance(head.spec, Linear)
+    tape.scope = head.name
+    inputs = fused_head.Inputs(
+        frame.names[head.ins[0]], frame.need(head.spec.weight), frame.param(head.spec.bias), frame.setting.batch
+    )
+    tape.scope = "loss"
+    if CUT in software.kernels:
+        return fused_head.cut(tape, inputs)
+    if loss == CHUNKED or (LIGER not in software.kernels and software.release("trl")):
+        return fused_head.by_vocabulary(tape, inputs)
+    return fused_head.by_tokens(tape, inputs, software.liger)
+
+
+def cross_entropy(frame: Frame, model: Model, upcast: bool) -> int:
+    """The loss over all logits: (fp32) log-softmax and negative log-likelihood; returns the loss.
+
+    Next-token losses shift labels or, in older releases, logits; others (masked tokens, classes) shift nothing.
+    """
+    tape = frame.tape
+    release = frame.software.release("transformers")
+    row = of_release(CAUSAL_LOSSES, release)
+    upcast = upcast and model.causal and not model.head.pooled and not plain_loss(model.family, release)
+    tape.scope = "loss"
+    output = frame.names["logits"]
+    if upcast and row.early and model.causal:
+        tape.scope = "logits"
+        output = frame.names["logits"] = aten.to(tape, output, FP32)
+        tape.scope = "loss"
+    read = aten.to(tape, output, FP32) if upcast else output
+    held = [read]
+    labels: Dims = tape.dims[read][:-1]
+    target = tape.outside(labels, INT64, False)
+    if model.causal and not model.head.pooled:
+        read, *named = (_shifted_logits if row.shifts else _shifted_labels)(tape, read, target)
+        target = named[-1]
+        held += [read, *named]
+    fast = upcast and FOAK in frame.software.kernels
+    loss = fast_cross_entropy(tape, read, target) if fast else torch_cross_entropy(tape, read, target)
+    tape.end([*held, output])
+    return loss
+
+
+def _shifted_labels(tape: Tape, logits: int, labels: int) -> list[int]:
+    """Labels padded by one and read from the second on: a copy unless there is but one sequence.
+
+    Returns the logits and what the loss function's names hold, the target last.
+    """
+    batch, sequence = tape.dims[labels]
+    padded = tape.fresh((batch, Axis(Dim.SEQUENCE, sequence.size + 1)), INT64, False, "padded labels")
+    tape.run(Prim("pad", (labels,), (padded,), (), (), ()))
+    shifted = tape.alias(padded, (batch, sequence))
+    if batch.size > 1:
+        shifted = tape.fresh((batch, sequence), INT64, False, "shifted labels")
+    tape.run(Prim("copy", (padded,), (shifted,), (), (), ()))
+    return [logits, padded, shifted]
+
+
+def _shifted_logits(tape: Tape, logits: int, labels: int) -> list[int]:
+    """Logits without the last token and labels without the first: copies unless there is but one sequence."""
+    batch, sequence, vocab = tape.dims[logits]
+    fewer = Axis(Dim.SEQUENCE, sequence.size - 1)
+    shifted = aten.part(tape, logits, (batch, fewer, vocab))
+    if batch.size == 1:
+        return [shifted, tape.outside((batch, fewer), INT64, False)]
+    shifted = aten.copy(tape, shifted)
+    target = tape.fresh((batch, fewer), INT64, False, "shifted labels")
+    return [shifted, tape.run(Prim("copy", (labels,), (target,), (), (), ()))]
+
+
+def torch_cross_entropy(tape: Tape, logits: int, target: int) -> int:
+    """torch.nn.functional.cross_entropy. It asks log_softmax for the logits' own dtype, which autocast leaves so; then
+    autocast casts the result for nll_loss, which runs in fp32."""
+    log = tape.fresh(tape.dims[logits], tape.dtype[logits], True, "log-probabilities")
+    tape.run(Prim("log_softmax", (logits,), (log,), (log,), (Step(Code.GRAD, 0),), ()))
+    dtype = FP32 if tape.autocast is not None else tape.dtype[logits]
+    first, log = log, aten.to(tape, log, dtype)
+    tape.end([first])
+    one = (Axis(Dim.ONE, 1),)
+    loss = tape.fresh(one, dtype, True, "loss")
+    weight = tape.fresh(one, dtype, False, "total weight")
+    tape.run(Prim("nll_loss", (log, target), (loss, weight), (log, target, weight), (Step(Code.GRAD, 0),), ()))
+    return loss
+
+
+def fast_cross_entropy(tape: Tape, logits: int, target: int) -> int:
+    """Unsloth's kernel as fms-acceleration uses it: saves the logits and overwrites them with their gradient.
+
+    Source: fms_acceleration_foak/kernels/unsloth/cross_entropy_loss.py (0.7.4), Fast_CrossEntropyLoss.
+    """
+    rows = (Axis(Dim.TOKENS, elements(tape.dims[logits][:-1])),)
+    losses = tape.fresh(rows, FP32, True, "loss of each token")
+    lse = tape.fresh(rows, FP32, False, "logsumexp")
+    turned = Step(Code.TURN, 0, tape.store[logits])
+    tape.run(Prim("fast_cross_entropy", (logits, target), (losses, lse), (logits, lse, target), (turned,), ()))
+    loss = tape.fresh((Axis(Dim.ONE, 1),), FP32, True, "loss")
+    return tape.run(Prim("sum", (losses,), (loss,), (), (Step(Code.GRAD, 0),), ()))

@@ -1,0 +1,29 @@
+"""The software of a run, as far as rules ask for it: fused kernel sets and releases of packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
+
+LIGER, FOAK, CUT = "liger", "foak", "cut-cross-entropy"
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    """Names of fused kernel sets, releases by package, the model's family, and the device's multiprocessors."""
+
+    kernels: frozenset[str] = frozenset()
+    releases: Mapping[str, str] = field(default_factory=dict)
+    family: str = ""
+    device: Multiprocessors = UNKNOWN_DEVICE
+
+    def release(self, *names: str) -> str:
+        """The release of the first of these packages that is named; empty where none is."""
+        return next((self.releases[name] for name in names if self.releases.get(name)), "")
+
+    @property
+    def liger(self) -> str:
+        """The release of Liger's kernels; fms-acceleration carries a copy of an early one of its own."""
+        return "0" if FOAK in self.kernels else self.release("liger-kernel", "liger")

@@ -1,0 +1,273 @@
+"""What a layer is made of: weights, and the kinds of operations a block's program may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from trainledger.base.dims import Dims, elements
+from trainledger.facts.dtypes import FP32, DType
+
+
+class Role(StrEnum):
+    """What a weight is for; placement, casts and sharding are looked up from it."""
+
+    MATRIX = "matrix"
+    BIAS = "bias"
+    NORM = "norm"
+    EMBEDDING = "embedding"
+    POSITION = "position"
+    HEAD = "head"
+    ROUTER = "router"
+    EXPERT = "expert"
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One parameter tensor. `name` is the framework's own; `dims` in storage order; `tied` shares another's storage."""
+
+    name: str
+    dims: Dims
+    role: Role = Role.MATRIX
+    tied: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Number of elements (shared storage included)."""
+        return elements(self.dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor of the model on the device that is no parameter; its dtype is its own, not that of the weights."""
+
+    name: str
+    dims: Dims
+    dtype: DType = FP32
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return elements(self.dims)
+
+
+class NormKind(StrEnum):
+    """How a norm is written: the primitives it runs differ, and so does what autograd keeps."""
+
+    RMS = "rms"  # to fp32, normalise, cast back, times weight
+    RMS_ONE_PLUS = "rms-one-plus"  # all in fp32, times (1 + weight) in fp32, then cast back
+    RMS_LATE_CAST = "rms-late-cast"  # times weight in fp32, then cast back
+    RMS_PLAIN = "rms-plain"  # as `rms`, without a weight
+    LAYER = "layer"  # torch.nn.LayerNorm
+    LAYER_MANUAL = "layer-manual"  # mean and variance by hand in fp32 (Cohere)
+    RMS_SQRT = "rms-sqrt"  # all in fp32, times weight, pow(-0.5) (Gemma 3n style)
+
+
+class ActKind(StrEnum):
+    """An activation function as the framework runs it."""
+
+    SILU = "silu"
+    GELU = "gelu"
+    GELU_TANH = "gelu-tanh"  # one fused kernel
+    GELU_NEW = "gelu-new"  # the tanh formula written out in Python
+    GELU_FAST = "gelu-fast"  # the same formula factored otherwise, written out in Python
+    RELU = "relu"
+    TANH = "tanh"
+    SIGMOID = "sigmoid"
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Rows of a table chosen by token, position or type ids. `per_batch` False: one row set shared by the batch."""
+
+    weight: Weight
+    per_batch: bool = True
+    ids: str = "input_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """A normalisation over the last dims (`width` elements). Per head when `dims` end in a head dim."""
+
+    kind: NormKind
+    weight: Weight | None
+    bias: Weight | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """y = x W^T + b. `conv1d`: GPT-2's layout, an addmm over flattened tokens. `flat`: tokens are rows of a matrix
+    already, so that the input's gradient is a product and no view of one."""
+
+    weight: Weight
+    bias: Weight | None = None
+    conv1d: bool = False
+    flat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Another shape of the same storage (view, transpose); no memory. `rotated`: by heads, before a rotary embedding,
+    whose gradient arrives head by head and is copied back to token order. `keys`: of keys that do not turn, whose
+    gradient from eager attention is in token order within each sequence. `rows`: batch and sequence as one dim or
+    apart again, through which a gradient comes as a view, so that no other can be added to it in place."""
+
+    rotated: bool = False
+    keys: bool = False
+    rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Views of parts of the last dim. `chunk`: one node for all parts (torch.chunk, split), else one slice each."""
+
+    parts: tuple[Dims, ...]
+    chunk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first token of each sequence (BERT's pooler)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A contiguous copy where the layout needs one (`.contiguous()`, `.reshape` of a transposed view)."""
+
+
+class Join(StrEnum):
+    """When the turned part of a head is concatenated with the part that passes."""
+
+    NONE = "none"  # all of the head turns, nothing is concatenated
+    EACH = "each"  # queries before keys are turned (Phi-3)
+    LAST = "last"  # both after both are turned (GPT-NeoX, GLM)
+    APART = "apart"  # likewise, and the turned and the passing parts keep names of their own: four more results (Phi)
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """Rotary embedding of q and k. `rotary` of `head` elements turn; `interleaved`: pairs of neighbours (Cohere, GLM);
+    `upcast`: q and k are cast to fp32 before (Cohere); `back`: the result is cast to the dtype before (Cohere, OLMo 2);
+    `spread`: each layer repeats the tables' entries for its pairs (GLM);
+    `tables`: which set of cosines and sines (`local`, or empty for the only or global one)."""
+
+    rotary: int
+    head: int
+    interleaved: bool = False
+    upcast: bool = False
+    back: bool = False
+    spread: bool = False
+    join: Join = Join.NONE
+    tables: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Scores, softmax and values. `window`: sliding window length; `softcap`: tanh on the scores (eager only).
+
+    `head_first`: q and k lie head by head in memory, as after a concatenation, else token by token.
+    Of eager attention alone: `upcast`: the softmax is asked for in fp32; `back`: its result is cast to
+    the queries' dtype, or to the values' when not asked for in fp32.
+    """
+
+    heads: int
+    kv_heads: int
+    head: int
+    causal: bool = True
+    dropout: float = 0.0
+    window: int = 0
+    softcap: bool = False
+    scale_after: bool = True
+    upcast: bool = True
+    back: bool = True
+    head_first: bool = False
+
+    @property
+    def mask_name(self) -> str:
+        """The name under which the model's forward keeps this attention's mask, where there is one."""
+        return "mask_sliding" if self.window else "mask"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """An elementwise activation function."""
+
+    kind: ActKind
+
+
+@dataclass(frozen=True, slots=True)
+class Multiply:
+    """Elementwise product of two tensors. `act`: one kernel runs this function on the first and multiplies."""
+
+    act: ActKind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Elementwise sum (the residual connection). `inplace`: `x += y`."""
+
+    inplace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Times a Python number (Granite's multipliers) or, where `tensor`, a 0-dim tensor (Gemma's embedding scale)."""
+
+    tensor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dropout:
+    """Dropout with probability `p`; nothing runs at p = 0."""
+
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Scores of all experts per token and the `top_k` best: logits, softmax in fp32, their choice.
+
+    `normalise`: the chosen scores are divided by their sum; `upcast`: the logits are cast to fp32 on their own and the
+    scores stay fp32 (Mixtral), else softmax casts and the scores are cast back (Qwen, OLMoE).
+    Reads the hidden state; leaves logits, scores and expert numbers.
+    """
+
+    weight: Weight
+    top_k: int
+    normalise: bool
+    upcast: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Routed experts as grouped matrix products over tokens sorted by expert; weights are [experts, out, in].
+
+    Reads the hidden state, the scores and the expert numbers. Every token takes `top_k` experts, so sizes do not
+    depend on how even the routing is.
+    """
+
+    top_k: int
+    gate_up: Weight
+    down: Weight
+    act: ActKind
+
+
+Spec: TypeAlias = (
+    Embed
+    | Norm
+    | Linear
+    | View
+    | Split
+    | First
+    | Copy
+    | Rope
+    | Attention
+    | Act
+    | Multiply
+    | Add
+    | Scale
+    | Dropout
+    | Router
+    | Experts
+)

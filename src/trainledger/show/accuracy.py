@@ -1,0 +1,106 @@
+"""Accuracy as a table for people, as JSON, and as the published page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trainledger.answer.accuracy import Accuracy, Row, Score
+from trainledger.base.units import format_size
+from trainledger.show.listing import columns
+
+HEAD = ("group", "metric", "rows", "failed", "median |error|", "95th percentile", "worst", "signed mean")
+
+NUMBERS = tuple(range(HEAD.index("rows"), len(HEAD)))
+
+
+def document(result: Accuracy) -> dict[str, Any]:
+    """The JSON of the contract: groups, verdicts, rows."""
+    return {
+        "groups": {
+            group: {metric: _score(score) for metric, score in metrics.items()}
+            for group, metrics in result.groups.items()
+        },
+        "verdicts": {
+            name: getattr(result.verdicts, name)
+            for name in ("n", "false_fits", "false_alarms", "tight", "assumed", "failed")
+        },
+        "rows": [_row(row) for row in result.rows],
+    }
+
+
+def _score(score: Score) -> dict[str, Any]:
+    return {name: getattr(score, name) for name in ("n", "failed", "median", "p95", "max", "bias")}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    names = ("id", "group", "metric", "rank", "expected", "measured", "error")
+    return {name: getattr(row, name) for name in names} | {"failed": bool(row.failed), "why": row.failed}
+
+
+def _cells(group: str, metric: str, score: Score) -> tuple[str, ...]:
+    percents = tuple(f"{value:.3%}" for value in (score.median, score.p95, score.max))
+    return (group, metric, str(score.n), str(score.failed), *percents, f"{score.bias:+.3%}")
+
+
+def _table(result: Accuracy) -> list[tuple[str, ...]]:
+    return [
+        _cells(group, metric, score) for group, metrics in result.groups.items() for metric, score in metrics.items()
+    ]
+
+
+def _verdicts(result: Accuracy) -> str:
+    found = result.verdicts
+    return (
+        f"verdicts: {found.n} runs, {found.false_fits} false fits, {found.false_alarms} false alarms, "
+        f"{found.tight} tight, {found.assumed} with an assumed outcome, {found.failed} not estimated"
+    )
+
+
+def _worst(rows: Iterable[Row]) -> list[tuple[str, ...]]:
+    return [
+        (
+            row.id,
+            row.metric,
+            "failed" if row.failed else f"{row.error:+.3%}",
+            "-" if row.expected is None else format_size(row.expected),
+            format_size(row.measured),
+            row.failed,
+        )
+        for row in rows
+    ]
+
+
+def text(result: Accuracy, worst: Sequence[Row] = ()) -> str:
+    """The table by group and metric, the verdicts, and the worst rows."""
+    parts = [columns(HEAD, _table(result), right=NUMBERS), _verdicts(result)]
+    if worst:
+        head = ("id", "metric", "error", "expected", "measured", "why it failed")
+        parts.append(columns(head, _worst(worst)))
+    return "\n\n".join(parts)
+
+
+def markdown(result: Accuracy, worst: Sequence[Row]) -> str:
+    """The published page: how far estimates are from what runs measured."""
+    lines = [
+        "# Accuracy",
+        "",
+        "Estimates held against run records: published measurements of real devices, and runs of real PyTorch on its",
+        "own caching allocator over an emulated CUDA runtime (`emulated-*`). Error = (expected - measured) / measured",
+        "over whole steps; a record that cannot be estimated counts as an error of 100 % and as failed. Written by",
+        "`trainledger accuracy RECORDS... --markdown`.",
+        "",
+        *_markdown(HEAD, _table(result)),
+        "",
+        _verdicts(result)[:1].upper() + _verdicts(result)[1:] + ".",
+        "",
+        "## Largest errors",
+        "",
+        *_markdown(("id", "metric", "error", "expected", "measured", "why it failed"), _worst(worst)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    ruled = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return [*ruled, *("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows)]

@@ -1,0 +1,203 @@
+"""An estimate as plain data, for `--json` and for the Python library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from trainledger.answer.disk import elsewhere
+from trainledger.answer.estimate import Band, Estimate, Peak, device_of, states_of
+from trainledger.answer.tables import Entry, Role, entries, moment_of, rank_of, roles_of
+from trainledger.base.sources import Source
+from trainledger.facts.device_rows import Device
+
+
+class UsedKey(Protocol):
+    """A key that was given: its path, its value, where it stands."""
+
+    @property
+    def path(self) -> str:
+        """The key's dotted path."""
+
+    @property
+    def value(self) -> object:
+        """The value given."""
+
+    @property
+    def where(self) -> str:
+        """`file:line` or `--set ...`."""
+
+
+class FilledKey(Protocol):
+    """A key that was left out, with the value it got."""
+
+    @property
+    def path(self) -> str:
+        """The key's dotted path."""
+
+    @property
+    def value(self) -> object:
+        """The default."""
+
+    @property
+    def why(self) -> str:
+        """The reason, with the framework's version."""
+
+    @property
+    def source(self) -> Source:
+        """What says so."""
+
+
+class UnusedKey(Protocol):
+    """A key of an outside file that has no use here."""
+
+    @property
+    def path(self) -> str:
+        """The key's dotted path."""
+
+    @property
+    def why(self) -> str:
+        """The reason."""
+
+
+class Origin(Protocol):
+    """How the plan's keys came about: what any importer's draft can say."""
+
+    @property
+    def used(self) -> Sequence[UsedKey]:
+        """Keys that were given."""
+
+    @property
+    def defaulted(self) -> Sequence[FilledKey]:
+        """Keys that were filled in."""
+
+    @property
+    def ignored(self) -> Sequence[UnusedKey]:
+        """Keys without a use."""
+
+
+EVERY = "all"
+UNWRITTEN = ("inf", "-inf", "nan")  # numbers that JSON has no way to write
+
+
+def document(answer: Estimate, origin: Origin, moment: str = "", rank: str = "") -> dict[str, Any]:
+    """The estimate as JSON values; sizes in bytes.
+
+    `entries` are the lines live at `moment` (the peak where it is empty), so that their bytes add up to that moment's;
+    `all` lists every line, with the copies and bytes that it has at the peak. Raises InputError for an unknown moment
+    or rank.
+    """
+    every = moment.strip().lower() == EVERY
+    shown = moment_of(answer, "" if every else moment)
+    found = roles_of(answer, rank)
+    beside = elsewhere(answer)
+    return {
+        "model": _model(answer),
+        "parameters": {
+            "total": answer.parameters.total,
+            "trainable": answer.parameters.trainable,
+            "active": answer.parameters.active,
+        },
+        "device": _device(device_of(answer.plan)),
+        "peak": {
+            **_amounts(answer.peak),
+            "device": band(answer.device),
+            "rank": rank_of(answer, rank),
+            "steps": _amounts(answer.steps),
+        },
+        "states": states_of(answer.ledger),
+        "moments": [{"name": one.name, "allocated": one.allocated} for one in answer.ledger.moments],
+        "moment": shown.name,
+        "entries": [entry_data(entry) for entry in entries(answer.ledger, shown, every)],
+        "ranks": [_role(role) for role in found],
+        "host": {"bytes": beside.host, "paged_bytes": beside.paged},
+        "checkpoint": {"bytes": beside.checkpoint, "weights_only_bytes": beside.weights_only},
+        "global_batch": answer.global_batch,
+        "verdict": verdict_data(answer),
+        "draft": draft_data(origin),
+        "notes": list(answer.notes),
+    }
+
+
+def band(amount: Band) -> dict[str, int]:
+    """A band as `{low, expected, high}`, bytes."""
+    return {"low": amount.low, "expected": amount.expected, "high": amount.high}
+
+
+def entry_data(entry: Entry) -> dict[str, Any]:
+    """An entry under the contract's names."""
+    line = entry.line
+    return {
+        "account": line.account.value,
+        "name": line.name,
+        "dims": [{"name": axis.dim.value, "size": axis.size} for axis in line.dims],
+        "dtype": line.dtype.name,
+        "shards": line.shards,
+        "copies": entry.copies,
+        "bytes": entry.bytes,
+        "place": line.place.value,
+        "live": list(entry.live),
+        "basis": line.basis.value,
+        "source": str(line.source),
+        "why": line.why,
+    }
+
+
+def verdict_data(answer: Estimate) -> dict[str, Any]:
+    """The verdict: outcome and margin are null without a device."""
+    verdict = answer.verdict
+    return {"outcome": verdict.outcome, "margin": verdict.margin, "reasons": list(verdict.reasons)}
+
+
+def draft_data(origin: Origin) -> dict[str, Any]:
+    """How the plan's keys came about."""
+    return {
+        "used": [{"path": one.path, "value": plain_value(one.value), "where": one.where} for one in origin.used],
+        "defaulted": [
+            {"path": one.path, "value": plain_value(one.value), "why": one.why, "source": str(one.source)}
+            for one in origin.defaulted
+        ],
+        "ignored": [{"path": one.path, "why": one.why} for one in origin.ignored],
+    }
+
+
+def plain_value(value: object) -> object:
+    """A plan's value as JSON has it: what it has no number for (infinity, not a number) is written as text."""
+    if isinstance(value, dict):
+        return {str(name): plain_value(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(part) for part in value]
+    if isinstance(value, float) and str(value) in UNWRITTEN:
+        return str(value)
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def name_of(answer: Estimate) -> str:
+    """The model's name as the plan has it, or its family."""
+    return str(answer.plan.keys().get("name") or answer.model.family)
+
+
+def _model(answer: Estimate) -> dict[str, str]:
+    return {"name": name_of(answer), "model_type": str(answer.plan.keys().get("model_type", answer.model.family))}
+
+
+def _device(device: Device | None) -> dict[str, Any] | None:
+    if device is None:
+        return None
+    return {
+        "name": device.name, "usable_bytes": device.usable_bytes, "basis": device.basis.value,
+        "source": str(device.source),
+    }  # fmt: skip
+
+
+def _amounts(peak: Peak) -> dict[str, Any]:
+    return {
+        "moment": peak.moment,
+        "allocated": band(peak.allocated),
+        "active": band(peak.active),
+        "reserved": band(peak.reserved),
+    }
+
+
+def _role(role: Role) -> dict[str, Any]:
+    return {"ranks": list(range(role.first, role.last + 1)), "allocated": role.allocated, "moment": role.moment}

@@ -1,0 +1,208 @@
+"""An estimate as sections of text: verdict, amounts, accounts, moments, and what was taken for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from textwrap import wrap
+
+from trainledger.answer.disk import elsewhere
+from trainledger.answer.estimate import Estimate, device_of
+from trainledger.answer.tables import (
+    AccountRow,
+    Role,
+    amounts,
+    by_account,
+    cells,
+    entries,
+    moment_of,
+    roles_of,
+    timeline,
+    total,
+)
+from trainledger.answer.verdict import Verdict
+from trainledger.base.dims import shape_text
+from trainledger.base.units import format_count, format_size
+from trainledger.facts.default_words import FORMAT
+from trainledger.lines.stream import Moment
+from trainledger.plan.degrees import accumulation, degrees
+from trainledger.show.document import EVERY, Origin, name_of
+from trainledger.show.table import Screen, Section
+
+COLUMNS = ("label", "sizes", "bar")  # a bar takes as much of the line as each of the others
+BARS = len(COLUMNS)
+OUTCOMES = {
+    "fits": ("FITS", "green"), "tight": ("TIGHT", "yellow"), "does-not-fit": ("DOES NOT FIT", "red"),
+    None: ("NO VERDICT", ""),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a reader asked to see: the unit of sizes, lines unfolded, another moment, a rank."""
+
+    units: str = "GiB"
+    lines: bool = False
+    moment: str = ""
+    rank: str = ""
+
+    def size(self, size: int) -> str:
+        """Bytes in the unit asked for; what is too small for its digits is not shown as nothing."""
+        text = format_size(size, self.units)
+        return f"<0.01 {self.units}" if size and text == format_size(0, self.units) else text
+
+
+def sections(answer: Estimate, origin: Origin, view: View, screen: Screen) -> tuple[Section, ...]:
+    """Everything that `estimate` prints. Raises InputError for an unknown moment or rank."""
+    every = [one.name for one in answer.ledger.moments]
+    names = every if view.moment.strip().lower() == EVERY else [view.moment]
+    return (
+        header(answer),
+        verdict_section(answer.verdict, view),
+        _amounts(answer, view),
+        *(_accounts(answer, moment_of(answer, name), view, screen) for name in names),
+        _moments(answer, view, screen),
+        _ranks(roles_of(answer, view.rank), view),
+        _beside(answer, view),
+        *taken(answer, origin, screen.width),
+    )
+
+
+def header(answer: Estimate) -> Section:
+    """What is trained and how, in a few lines."""
+    plan, count, device = answer.plan, answer.parameters, device_of(answer.plan)
+    stack, precision, batch = plan.stack, plan.precision, plan.batch
+    versions = ", ".join(f"{name} {version}" for name, version in stack.versions.items())
+    part = "all trained" if count.trainable == count.total else f"{count.trainable:,} trained"
+    active = "" if count.active == count.total else f", {format_count(count.active)} active per token"
+    master = f", master weights {precision.master}" if precision.master else ", no master weights"
+    how = f"weights {precision.weights}, compute {precision.compute}{' by autocast' if precision.autocast else ''}"
+    optimizer = " ".join(filter(None, (plan.optimizer.name, plan.optimizer.implementation)))
+    usable = f"{device.name}, {format_size(device.usable_bytes)} usable" if device else "none given"
+    steps, dp = accumulation(plan), degrees(plan).dp
+    return Section(
+        f"{name_of(answer)}: {count.total:,} parameters ({format_count(count.total)}), {part}{active}",
+        (
+            f"run      {plan.task}, {stack.framework}{f' ({versions})' if versions else ''}, strategy "
+            f"{plan.parallel.strategy}, {_plural(answer.ranks, 'rank')}",
+            f"dtypes   {how}, gradients {precision.gradients}{master}",
+            f"step     {optimizer}; attention {stack.attention}, recompute {stack.recompute.kind}, loss {stack.loss}",
+            f"batch    {batch.micro_batch} x {batch.sequence:,} tokens; global batch {answer.global_batch:,} = "
+            f"micro-batch {batch.micro_batch} x dp {dp} x accumulation {steps}",
+            f"device   {usable}",
+        ),
+    )
+
+
+def verdict_section(found: Verdict, view: View) -> Section:
+    """The outcome with the margin, and the reasons beneath."""
+    margin = "" if found.margin is None else f": margin {view.size(found.margin)}"
+    word, style = OUTCOMES[found.outcome]
+    return Section(f"{word}{margin}", tuple(f"  {reason}" for reason in found.reasons), style=f"bold {style}")
+
+
+def _amounts(answer: Estimate, view: View) -> Section:
+    rows = tuple(
+        (one.name, view.size(one.band.low), view.size(one.band.expected), view.size(one.band.high), one.basis, one.why)
+        for one in amounts(answer)
+    )
+    peak, steps = answer.peak, answer.steps
+    same = "" if peak.moment == steps.moment else f"; within whole steps at {steps.moment}"
+    every = f"every rank of {answer.ranks:,}" if answer.ranks > 1 else "the only rank"
+    title = f"Peak: {view.size(peak.allocated.expected)} allocated at {peak.moment}{same}, on {every}"
+    return Section(title, (), ("", "low", "expected", "high", "basis", "what it is"), rows, (1, 2, 3))
+
+
+def _accounts(answer: Estimate, moment: Moment, view: View, screen: Screen) -> Section:
+    rows = by_account(entries(answer.ledger, moment))
+    where = " (the peak)" if moment.name == answer.peak.moment else ""
+    most = rows[0].share if rows else 0.0
+    bars = cells([row.share for row in rows], screen.width, BARS)
+    cellrows: list[tuple[str, ...]] = []
+    strong: list[int] = []
+    for row, length in zip(rows, bars, strict=True):
+        strong.extend([len(cellrows)] if view.lines else [])
+        bar = "".ljust(length, screen.block)
+        cellrows.append((row.account.value, view.size(row.bytes), f"{row.share:.1%}", bar))
+        if view.lines:
+            cellrows[-1] = (*cellrows[-1][:-1], "", "", bar)
+            cellrows.extend(_lines(row, view))
+    size = view.size(total([entry for row in rows for entry in row.entries]))
+    head: tuple[str, ...] = ("account", "bytes", "share", "")
+    last: tuple[str, ...] = ("total", size, "100.0%" if most else "", "")
+    if view.lines:
+        head, last = ("account, line", "bytes", "share", "copies", "dtype", "dims; source"), (*last[:-1], "", "", "")
+    right = (1, 2, 3) if view.lines else (1, 2)
+    return Section(f"{moment.name}{where}, by account", (), head, (*cellrows, last), right, (*strong, len(cellrows)))
+
+
+def _lines(row: AccountRow, view: View) -> Iterator[tuple[str, ...]]:
+    for entry in row.entries:
+        line = entry.line
+        what = f"{shape_text(line.dims)}; {line.basis.value}: {line.source}"
+        yield f"  {line.name}", view.size(entry.bytes), "", f"{entry.copies:,}", line.dtype.name, what
+
+
+def _moments(answer: Estimate, view: View, screen: Screen) -> Section:
+    found = timeline(answer)
+    bars = cells([row.share for row in found], screen.width, BARS)
+    rows = tuple(
+        (row.name, view.size(row.allocated), "".ljust(length, screen.block) + (" <- peak" if row.is_peak else ""))
+        for row, length in zip(found, bars, strict=True)
+    )
+    strong = tuple(number for number, row in enumerate(found) if row.is_peak)
+    return Section("Moments, each at its largest", (), ("moment", "allocated", ""), rows, (1,), strong)
+
+
+def _ranks(found: tuple[Role, ...], view: View) -> Section:
+    if not view.rank:
+        return Section("")
+    rows = tuple((_span(role), view.size(role.allocated), role.moment) for role in found)
+    return Section("Ranks that hold the same", (), ("ranks", "allocated", "at"), rows, (1,))
+
+
+def _beside(answer: Estimate, view: View) -> Section:
+    found = elsewhere(answer)
+    text = [
+        f"checkpoint   {view.size(found.checkpoint)} to resume (weights, master weights, optimizer states), "
+        f"{view.size(found.weights_only)} weights only; metadata not counted",
+        f"host memory  {view.size(found.host)} of this rank's tensors",
+    ]
+    if found.paged:
+        text.append(
+            f"paged        {view.size(found.paged)} of optimizer states in managed memory: outside allocated and "
+            "reserved, on the device while there is room, else among the host's"
+        )
+    return Section("Besides the device's allocator", tuple(text))
+
+
+def taken(answer: Estimate, origin: Origin, width: int) -> Iterator[Section]:
+    """What was filled in, ignored, warned of and left uncounted."""
+    own = [one for one in origin.defaulted if one.source == FORMAT]
+    rows = tuple(
+        (one.path, shown_value(one.value), f"{one.why}: {one.source}") for one in origin.defaulted if one not in own
+    )
+    yield Section("Filled in: defaults of the framework", (), ("key", "value", "why"), rows)
+    listed = ", ".join(f"{one.path} {shown_value(one.value)}" for one in own)
+    text = wrap(listed, max(width, 1), break_long_words=False, break_on_hyphens=False)
+    yield Section("Filled in: the plan format's own defaults", tuple(text))
+    unused = tuple((one.path, one.why) for one in origin.ignored)
+    yield Section("Ignored", (), ("key", "why"), unused)
+    uncounted = tuple(note for note in answer.notes if "not counted" in note)
+    yield Section("Notes", tuple(f"- {note}" for note in answer.notes if note not in uncounted))
+    yield Section("Not counted", tuple(f"- {note}" for note in uncounted))
+
+
+def shown_value(value: object) -> str:
+    """A plan's value as YAML has it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def _span(role: Role) -> str:
+    return f"{role.first}" if role.first == role.last else f"{role.first} to {role.last}"
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
