@@ -46,6 +46,10 @@ def test_the_row_of_activations(sections: dict[str, Any], row: str) -> None:
     assert thumb(plan_of(**sections)).given.activations == row
 
 
+def test_heads_of_a_layer_that_cannot_be_walked_yet() -> None:
+    assert thumb(plan_of("deepseek-v3")).given.heads == 128
+
+
 def test_states_are_split_as_the_strategy_says() -> None:
     whole = thumb(plan_of()).answer.states
     assert thumb(plan_of(parallel={"strategy": "fsdp2", "world": 4})).answer.states == whole // 4

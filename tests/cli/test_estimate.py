@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def test_lines_unfold_every_account(run, plan: str) -> None:
     name = "model.layers.*.mlp.up_proj.weight"
     assert name not in folded
     row = next(line for line in out.splitlines() if line.startswith(f"  {name} "))
-    assert "ffn 704 x hidden 256; counted: " in row
+    assert re.search(r"ffn 704 x hidden 256 +counted \[\d+\]$", row)
+    assert out.split("\nSources\n")[1].startswith("[1] ")
     assert row.split()[1:5] == ["<0.01", "GiB", "4", "bf16"]
 
 

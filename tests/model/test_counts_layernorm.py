@@ -11,7 +11,7 @@ from trainledger.facts.catalogue import Entry, every_entry
 from trainledger.model.build import build
 from trainledger.model.counts import storages, total
 
-TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bert", "roberta")
+TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bert", "roberta", "distilbert")
 # Counts of the real class on the meta device, of models whose page states no exact count.
 COUNTED = {
     "opt-66b": 65719701504, "starcoderbase-3b": 3043311104, "starcoderbase-7b": 7327263232,
@@ -26,6 +26,9 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 WIDE = {**TINY, "intermediate_size": 160}
 ENCODER = {**WIDE, "max_position_embeddings": 64}
+DISTIL = {
+    "vocab_size": 320, "dim": 96, "n_layers": 3, "n_heads": 4, "hidden_dim": 160, "max_position_embeddings": 64,
+}  # fmt: skip
 VARIANTS: list[dict[str, Any]] = [
     {"model_type": "gpt2", **GPT},
     {"model_type": "gpt2", **GPT, "n_inner": 200, "tie_word_embeddings": False},
@@ -46,6 +49,9 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "falcon", **TINY, "parallel_attn": False, "alibi": True, "bias": True, "multi_query": False},
     {"model_type": "falcon", **TINY, "new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 100},
     {"model_type": "falcon", **TINY, "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1},
+    {"model_type": "distilbert", **DISTIL},
+    {"model_type": "distilbert", **DISTIL, "tie_word_embeddings": False},
+    {"model_type": "distilbert", **DISTIL, "architectures": ["DistilBertForSequenceClassification"]},
     {"model_type": "bert", **ENCODER},
     {"model_type": "bert", **ENCODER, "tie_word_embeddings": False, "type_vocab_size": 3},
     {"model_type": "roberta", **ENCODER},
@@ -69,7 +75,7 @@ def _real(config: dict[str, Any]) -> Any:
     transformers = pytest.importorskip("transformers")
     body = dict(config)
     named = (body.pop("architectures", None) or [None])[0]
-    encoder = body["model_type"] in ("bert", "roberta")
+    encoder = body["model_type"] in ("bert", "roberta", "distilbert")
     made = transformers.AutoConfig.for_model(body.pop("model_type"), **body)
     with torch.device("meta"):
         if named:
@@ -79,7 +85,7 @@ def _real(config: dict[str, Any]) -> Any:
 
 
 def _id(config: dict[str, Any]) -> str:
-    more = [key for key in config if key not in {*GPT, *ENCODER, "model_type", "architectures"}]
+    more = [key for key in config if key not in {*GPT, *ENCODER, *DISTIL, "model_type", "architectures"}]
     return "-".join([config["model_type"], *config.get("architectures", ()), *more])
 
 
@@ -93,8 +99,8 @@ def test_every_parameter_of_the_real_class_is_here_once(config: dict[str, Any]) 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_defaults_are_those_of_the_config_class(kind: str) -> None:
-    layers = {"n_layer" if kind.startswith("gpt") and kind != "gpt_neox" else "num_hidden_layers": 2}
-    config: dict[str, Any] = {"model_type": kind, **layers}
+    layers = {"gpt2": "n_layer", "gpt_bigcode": "n_layer", "distilbert": "n_layers"}
+    config: dict[str, Any] = {"model_type": kind, layers.get(kind, "num_hidden_layers"): 2}
     assert total(build(config)) == sum(tensor.numel() for tensor in _real(config).parameters())
 
 
@@ -115,6 +121,7 @@ def test_defaults_are_those_of_the_config_class(kind: str) -> None:
         ({"model_type": "bert", **ENCODER, "architectures": ["BertForDreams"]}, "architectures"),
         ({"model_type": "bert", **ENCODER, "architectures": 5}, "architectures"),
         ({"model_type": "roberta", **ENCODER, "architectures": ["RobertaForPreTraining"]}, "architectures"),
+        ({"model_type": "distilbert", **DISTIL, "architectures": ["DistilBertModel"]}, "architectures"),
         ({"model_type": "bert", **ENCODER, "is_decoder": True}, "is_decoder"),
     ],
 )

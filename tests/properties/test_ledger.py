@@ -14,6 +14,7 @@ from trainledger.lines.line import Account
 from trainledger.lines.stream import total
 
 GPT2 = {"model_type": "gpt2", "n_embd": 128, "n_layer": 2, "n_head": 4, "vocab_size": 512, "n_positions": 512}
+WIDE = {**LLAMA, "hidden_size": 1152, "intermediate_size": 6912, "vocab_size": 20011}  # blocks with unsplit ends
 QWEN3 = {**LLAMA, "model_type": "qwen3", "head_dim": 64, "tie_word_embeddings": True}
 RECOMPUTE = ("none", {"kind": "full", "reentrant": False}, {"kind": "full", "reentrant": True})
 PRECISIONS: tuple[dict[str, Any], ...] = (
@@ -26,7 +27,7 @@ PRECISIONS: tuple[dict[str, Any], ...] = (
 
 plans = st.fixed_dictionaries(
     {
-        "model": st.sampled_from([LLAMA, GPT2, QWEN3]),
+        "model": st.sampled_from([LLAMA, GPT2, QWEN3, WIDE]),
         "precision": st.sampled_from(PRECISIONS),
         "optimizer": st.fixed_dictionaries(
             {

@@ -38,6 +38,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "starcoder2": ("model.layers.", {"model_type": "starcoder2", **WIDE, "num_key_value_heads": 2, **DROPPED}),
     "starcoder2 without biases": ("model.layers.", {"model_type": "starcoder2", **WIDE, "use_bias": False}),
     "bert": ("bert.encoder.layer.", {"model_type": "bert", **WIDE, "max_position_embeddings": 64}),
+    "distilbert": (
+        "distilbert.transformer.layer.",
+        {"model_type": "distilbert", "vocab_size": 512, "dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 160},
+    ),
     "roberta": ("roberta.encoder.layer.", {"model_type": "roberta", **WIDE, "max_position_embeddings": 64}),
 }  # fmt: skip
 MIXED = {"weights": "fp32", "autocast": "bf16"}
@@ -64,5 +68,5 @@ CASES = [
 @pytest.mark.parametrize(("family", "setting"), CASES)
 def test_layer(family: str, setting: str) -> None:
     prefix, config = FAMILIES[family]
-    head = "MaskedLM" if "encoder" in prefix else "CausalLM"
+    head = "MaskedLM" if "bert" in prefix else "CausalLM"
     assert mismatches(config, prefix=prefix, head=head, **SETTINGS[setting]) == []

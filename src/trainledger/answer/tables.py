@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from trainledger.answer.estimate import Band, Estimate, ratio_of
 from trainledger.base.problems import InputError, Problem, nearest
-from trainledger.facts.overheads import Interval, context
+from trainledger.facts.allocator import CUDA
+from trainledger.facts.overheads import Interval, communicators, context
 from trainledger.ledger.rank import Ledger
 from trainledger.lines.line import Account, Line, Place
 from trainledger.lines.stream import Moment
@@ -45,12 +46,13 @@ class MomentRow:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """One of the amounts at the peak: its band, how it is known, and from where."""
+    """One of the amounts at the peak: its band, how it is known, what it is, and from where."""
 
     name: str
     band: Band
     basis: str
     why: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +142,14 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     bases = sorted({entry.line.basis.value for entry in entries(answer.ledger, moment_of(answer))})
     what = "live tensors, each rounded as the allocator rounds; high: large blocks not split"
     waiting = "allocated, and blocks that wait for another stream (none here)"
-    own = context(answer.architecture)
+    own, links = context(answer.architecture), communicators(answer.ranks)
+    outside = f"{own.source}; {links.source}" if answer.ranks > 1 else str(own.source)
     ranks = f" and the communicators of {answer.ranks:,} ranks" if answer.ranks > 1 else ""
     return (
-        Amount("allocated", peak.allocated, ", ".join(bases), what),
-        Amount("active", peak.active, ", ".join(bases), waiting),
-        Amount("reserved", peak.reserved, ratio.basis.value, _times(ratio)),
-        Amount("device", answer.device, own.basis.value, f"reserved, the process's context{ranks}: {own.source}"),
+        Amount("allocated", peak.allocated, ", ".join(bases), what, str(CUDA.source)),
+        Amount("active", peak.active, ", ".join(bases), waiting, str(CUDA.source)),
+        Amount("reserved", peak.reserved, ratio.basis.value, _times(ratio), str(ratio.source)),
+        Amount("device", answer.device, own.basis.value, f"reserved, the process's context{ranks}", outside),
     )
 
 
@@ -203,5 +206,4 @@ def _identity(line: Line) -> tuple[object, ...]:
 
 
 def _times(ratio: Interval) -> str:
-    spread = f"x {ratio.low:.2f} to {ratio.high:.2f}, {ratio.expected:.2f} expected"
-    return f"allocated {spread}: {ratio.source}"
+    return f"allocated x {ratio.low:.2f} to {ratio.high:.2f}, {ratio.expected:.2f} expected"

@@ -27,6 +27,7 @@ SPLIT_OF = {
     "megatron-fsdp": "zero3", "megatron-distopt": "distributed-optimizer",
 }  # fmt: skip
 COPY_OF = {Kind.FIRST: Copy.FIRST, Kind.SECOND: Copy.SECOND}
+HEADS = ("num_attention_heads", "n_head", "n_heads")
 SCORES = ("eager", "unfused")
 
 
@@ -66,7 +67,7 @@ def thumb(plan: Plan) -> Thumb:
         parameters=total(model),
         layers=sum(block.count for block in model.blocks),
         hidden=model.hidden.size,
-        heads=heads_of(model),
+        heads=heads_of(model, plan.keys()),
         sequence=plan.batch.sequence,
         micro_batch=plan.batch.micro_batch,
         ranks=ranks.shard if SPLIT_OF[plan.parallel.strategy] != "ddp" else ranks.dp,
@@ -82,12 +83,15 @@ def thumb(plan: Plan) -> Thumb:
     return Thumb(given, recipe, answer, global_batch(plan), verdict)
 
 
-def heads_of(model: Model) -> int:
-    """Attention heads of the first layer that has an attention (queries)."""
+def heads_of(model: Model, keys: dict[str, Any]) -> int:
+    """Query heads of the first layer whose attention is known, else those that the model's keys give."""
     for block in model.blocks:
         for op in block.ops:
             if isinstance(op.spec, Attention):
                 return op.spec.heads
+    for name in HEADS:
+        if isinstance(keys.get(name), int):
+            return int(keys[name])
     raise InputError([Problem("model", "no layer with attention heads is known", "the rule of thumb counts heads")])
 
 

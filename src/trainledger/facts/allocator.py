@@ -31,6 +31,10 @@ class Allocator:
         """Bytes of the block, by granule alone; a request of zero bytes takes none."""
         return -(-size // self.granule) * self.granule
 
+    def opened(self, block: int) -> int:
+        """Bytes of the segment that is opened for a large block that no cached one takes."""
+        return self.shared if block < self.own else -(-block // self.segment) * self.segment
+
     def block(self, size: int) -> int:
         """Bytes of the block that a request takes when its segment is its own."""
         block = self.rounded(size)

@@ -30,14 +30,21 @@ _ENCODER: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Widening:
-    """How many times the hidden size a feed-forward is wide where its key is null."""
+class Fixed:
+    """A number that is written in a family's code, not in its config."""
 
-    times: int
+    count: int
     source: Source
 
 
-WIDENING = Widening(4, config_class("gpt2"))
+def _code(name: str, note: str) -> Source:
+    return Source("Transformers model code", f"models/{name}/modeling_{name}.py: {note}", "5.24.0")
+
+
+WIDENING = Fixed(4, _code("gpt2", "inner width over hidden size where n_inner is null"))
+OPT_OFFSET = Fixed(2, _code("opt", "OPTLearnedPositionalEmbedding.offset, rows before the first position"))
+FALCON_NORMS = Fixed(2, _code("falcon", "num_ln_in_parallel_attn of the new decoder architecture"))
+NEXT_SENTENCE = Fixed(2, _code("bert", "BertOnlyNSPHead, classes"))
 
 ROWS: tuple[ModelType, ...] = (
     _row("gpt2", "gpt2", **_GPT, activation_function="gelu_new", reorder_and_upcast_attn=False),
@@ -59,6 +66,9 @@ ROWS: tuple[ModelType, ...] = (
     _row("falcon", "falcon", **_sizes(65024, 4544, 32, 71), hidden_dropout=0.0, attention_dropout=0.0, alibi=False,
          new_decoder_architecture=False, multi_query=True, parallel_attn=True, bias=False, activation="gelu",
          tie_word_embeddings=True),
+    _row("distilbert", "distilbert", vocab_size=30522, max_position_embeddings=512, sinusoidal_pos_embds=False,
+         n_layers=6, n_heads=12, dim=768, hidden_dim=3072, dropout=0.1, attention_dropout=0.1, activation="gelu",
+         seq_classif_dropout=0.2, num_labels=2, tie_word_embeddings=True),
     _row("bert", "bert", **_sizes(30522, 768, 12, 12), **_ENCODER),
     _row("roberta", "bert", **_sizes(50265, 768, 12, 12), **_ENCODER),
 )  # fmt: skip

@@ -27,7 +27,7 @@ CUDA_ENV = Source("CUDA environment variables", "CUDA C++ programming guide, env
 
 STACK_ROWS: tuple[Row, ...] = (
     *counted(OPTIONS, TORCH_OPTIM, (("zero_grad_set_to_none", BOOL),)),
-    *counted(OPTIONS, HF_MODEL, (("batch_tensors", TEXTS),)),
+    *counted(OPTIONS, HF_MODEL, (("batch_tensors", TEXTS), ("keep_outputs", BOOL))),
     *uncounted(
         OPTIONS,
         HF_TRAINER,

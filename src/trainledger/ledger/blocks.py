@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from trainledger.base.dims import Dim, Dims
 from trainledger.ledger.book import Book, translate
+from trainledger.ledger.regions import Region, run_back
 from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.ledger.walk import Backward, Forward, LeafRule, early_stop, run_forward
 from trainledger.lines.line import Account
 
+WHOLE = "one per trained weight, from its first backward until it is set to none"
 LeafMaker = Callable[[Backward], LeafRule]
 
 
@@ -53,21 +56,44 @@ class Walked:
 class _Lines:
     """Which line each storage of a piece is, by the walk in which it is born."""
 
-    __slots__ = ("accounts", "book", "known", "piece", "work")
+    __slots__ = ("accounts", "book", "known", "piece", "savers", "work")
 
     def __init__(self, book: Book, piece: Piece) -> None:
         self.book, self.piece = book, piece
         self.known = dict(piece.known)
         self.work = Account.FORWARD
         self.accounts: dict[int, Account] = {}
+        self.savers: dict[int, list[str]] | None = None
 
     def of(self, storage: int) -> int:
         number = self.known.get(storage)
         if number is None:
             account = self.accounts.get(storage, self.work)
-            number = self.book.storage(account, self.piece.prefix, self.piece.tape.storages[storage])
+            made = self.piece.tape.storages[storage]
+            why = self._why(account, storage)
+            if account is not Account.CASTS and _over_vocabulary(made.dims):
+                account = Account.LOGITS
+            number = self.book.storage(account, self.piece.prefix + made.name, made, why)
             self.known[storage] = number
         return number
+
+    def _why(self, account: Account, storage: int) -> str:
+        if account is Account.FORWARD:
+            return "alive only while its operation, or the Python that calls it, runs forward"
+        if account is Account.BACKWARD:
+            return "alive only while gradients pass through its operation"
+        if account is Account.CASTS and storage not in self._savers():
+            return "held by autocast's cache until its region ends"
+        return f"kept for the backward of {', '.join(dict.fromkeys(self._savers().get(storage, ())))}"
+
+    def _savers(self) -> dict[int, list[str]]:
+        """The primitives that save each storage, by name."""
+        if self.savers is None:
+            self.savers = {}
+            for prim in self.piece.tape.prims:
+                for value in prim.saves:
+                    self.savers.setdefault(self.piece.tape.store[value], []).append(prim.kind)
+        return self.savers
 
     def phase(self, held: dict[int, int], kept: Account, work: Account) -> None:
         """Storages born from now on: those in `held` belong to `kept`, others to `work`."""
@@ -75,6 +101,12 @@ class _Lines:
         self.accounts = dict.fromkeys(held, kept)
         self.accounts.update(dict.fromkeys(cached, Account.CASTS))
         self.work = work
+
+
+def _over_vocabulary(dims: Dims) -> bool:
+    """Whether a tensor has an entry per token and word: logits, and what the loss makes of them."""
+    names = {axis.dim for axis in dims}
+    return Dim.VOCAB in names and not names.isdisjoint((Dim.SEQUENCE, Dim.TOKENS))
 
 
 class Walker:
@@ -86,11 +118,11 @@ class Walker:
         self.book, self.piece, self.leaf = book, piece, leaf
         self.lines = _Lines(book, piece)
 
-    def plain(self, keep: frozenset[int] = frozenset()) -> Walked:
-        """No recompute. Values in `keep` outlive the piece's forward: a caller's name still holds them."""
+    def plain(self, keep: frozenset[int] = frozenset(), regions: Sequence[Region] = ()) -> Walked:
+        """No recompute but of `regions`. Values in `keep` outlive the forward: a caller's name still holds them."""
         piece, tape = self.piece, self.piece.tape
         casts = frozenset(tape.cached.values())
-        forward = run_forward(tape, casts | keep | {piece.target}, saving=True)
+        forward = run_forward(tape, casts | keep | {piece.target}, True, None, regions)
         self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
         ahead = translate(forward.events, self.lines.of)
         loose = self._loose(casts, forward)
@@ -100,8 +132,10 @@ class Walker:
         if not tape.grad[piece.target]:
             return Walked(ahead, (), loose, outside, held, keeps, False)
         back = self._back(forward)
-        back.run(0, len(tape.prims))
-        return Walked(ahead, self._backward(back, ()), loose, outside, held, keeps, True)
+        again = run_back(back, regions)
+        for storage in again:
+            self.lines.known.pop(storage, None)
+        return Walked(ahead, self._backward(back, (), again), loose, outside, held, keeps, True)
 
     def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset()) -> Walked:
         """The whole piece is recomputed in backward; its input and all outside values are kept until then."""
@@ -156,17 +190,17 @@ class Walker:
         back.seed(piece.target, "incoming gradient", extra)
         return back
 
-    def _backward(self, back: Backward, before: Sequence[int]) -> tuple[int, ...]:
+    def _backward(self, back: Backward, before: Sequence[int], again: frozenset[int] = frozenset()) -> tuple[int, ...]:
         lines, piece, tape = self.lines, self.piece, self.piece.tape
         lines.known.update(back.given)
         for storage, weight in back.owned.items():
             if storage not in back.given:
-                kept = tape.storages[storage]._replace(name=weight.name)
-                lines.known[storage] = self.book.storage(Account.GRADIENTS, piece.prefix, kept)
+                kept = tape.storages[storage]
+                lines.known[storage] = self.book.storage(Account.GRADIENTS, piece.prefix + weight.name, kept, WHOLE)
         for value, storage in back.grads.items():
             if value == piece.source:
                 lines.known[storage] = piece.leaving
         lines.known.setdefault(back.first, piece.arriving)
         started = translate(before, lines.of)
-        lines.accounts, lines.work = {}, Account.BACKWARD
+        lines.accounts, lines.work = dict.fromkeys(again, Account.RECOMPUTED), Account.BACKWARD
         return started + translate(back.events, lines.of)

@@ -9,11 +9,13 @@ from trainledger.base.sources import Basis, Source
 from trainledger.facts.allocator import CUDA, Allocator
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.tape import Storage
-from trainledger.lines.line import Account, Line
+from trainledger.lines.line import RESIDENT, Account, Line
 
 AUTOGRAD = Source(
     "PyTorch autograd: what each operation saves and returns", "tools/autograd/derivatives.yaml", "v2.4 to v2.13"
 )
+ACCUMULATE = Source("PyTorch AccumulateGrad", "torch/csrc/autograd/functions/accumulate_grad.h", "v2.4 to v2.13")
+MODELS = Source("Transformers model classes", "transformers/models/*/modeling_*.py", "5.24.0")
 
 
 class Book:
@@ -26,32 +28,35 @@ class Book:
         self.lines: list[Line] = []
         self._index: dict[tuple[Account, str, int], int] = {}
 
-    def unit(self, size: int) -> int:
-        """Bytes of the block that a request of `size` bytes takes."""
-        return self.allocator.block(size)
+    def unit(self, size: int, account: Account) -> int:
+        """Bytes of one copy: of what stays, whose blocks are packed together, the request rounded (their unsplit ends
+        are a line of their own); of the rest, the block that the request takes."""
+        return self.allocator.rounded(size) if account in RESIDENT else self.allocator.block(size)
 
     def add(self, line: Line) -> int:
         """The number of this line; an equal one already there is used again."""
-        key = (line.account, line.name, line.unit)
+        size = self.allocator.rounded(line.dtype.bytes_of(elements(line.dims)))
+        key = (line.account, line.name, size)
         number = self._index.get(key)
         if number is None:
             number = self._index[key] = len(self.lines)
             self.lines.append(line)
         return number
 
-    def storage(self, account: Account, prefix: str, storage: Storage) -> int:
+    def storage(self, account: Account, name: str, storage: Storage, why: str = "") -> int:
         """The line of a tape's storage."""
-        key = (account, prefix + storage.name, storage.size)
+        key = (account, name, storage.size)
         number = self._index.get(key)
         if number is None:
             number = self._index[key] = len(self.lines)
-            unit = self.unit(storage.size)
-            self.lines.append(Line(account, key[1], storage.dims, storage.dtype, unit, Basis.COUNTED, AUTOGRAD))
+            source = ACCUMULATE if account is Account.GRADIENTS else AUTOGRAD
+            unit = self.unit(storage.size, account)
+            self.lines.append(Line(account, name, storage.dims, storage.dtype, unit, Basis.COUNTED, source, why))
         return number
 
     def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:
         """The line of one tensor of these dims, rounded as the allocator rounds."""
-        unit = self.unit(dtype.bytes_of(elements(dims)))
+        unit = self.unit(dtype.bytes_of(elements(dims)), account)
         return self.add(Line(account, name, dims, dtype, unit, Basis.COUNTED, source))
 
 

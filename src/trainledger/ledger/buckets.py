@@ -35,7 +35,7 @@ def bucket_line(book: Book, parameters: Sequence[Parameter], dtype: DType, cap: 
         dtype.bytes_of(elements(one.weight.dims)) for one in reversed(parameters) for _ in range(one.count)
     ]
     buckets = list(bucket_sizes(sizes, cap or DDP.first_bucket, cap or DDP.bucket))
-    unit = sum(book.unit(bucket) for bucket in buckets)
+    unit = sum(book.unit(bucket, Account.BUCKETS) for bucket in buckets)
     count = sum(elements(one.weight.dims) * one.count for one in parameters)
     why = f"{len(buckets)} buckets, each a block of its own"
     dims = (Axis(Dim.ELEMENTS, count),)

@@ -52,7 +52,7 @@ def fused(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None,
     v, k, q = (lowered(t, x) for x in reversed(qkv))
     if site.kernel is Kernel.EFFICIENT:
         k, v = widened(t, k, spec.heads), widened(t, v, spec.heads)
-    width = t.dims[q][-1].size
+    width, arguments = t.dims[q][-1].size, (q, k, v)
     padded = site.kernel in (Kernel.FLASH, Kernel.PACKAGE) and bool(width % FLASH.pad)
     if padded:
         # flash-attn pads inside its own autograd function, and returns views of padded gradients
@@ -62,7 +62,7 @@ def fused(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None,
     out = _call(t, (q, k, v), bias, site)
     if padded:
         out = part(t, out, (*t.dims[out][:-1], Axis(Dim.HEAD_DIM, width)))
-    t.end([q, k, v, *([] if bias is None else [bias])])
+    t.end([*arguments, q, k, v, *([] if bias is None else [bias])])
     # its result has the queries' layout, except that the memory-efficient kernel writes token by token
     laid = spec.head_first and site.kernel is not Kernel.EFFICIENT
     return copy(t, out) if laid or padded else out

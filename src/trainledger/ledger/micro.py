@@ -14,6 +14,7 @@ from trainledger.ledger.book import AUTOGRAD, Book
 from trainledger.ledger.edges import causal_mask, rotary_tables
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
+from trainledger.ledger.regions import regions_of
 from trainledger.ledger.rules import Frame, lower
 from trainledger.ledger.rules_liger import for_family
 from trainledger.ledger.run import Run
@@ -110,12 +111,13 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What makes two layers equal: their block, whether the model's own name holds the input (the first layer's), and
-    whether the input needs a gradient."""
+    """What makes two layers equal: their block, whether the model's own name holds the input (the first layer's),
+    whether the input needs a gradient, and how the layer is recomputed."""
 
     block: int
     first: bool
     grad: bool
+    recompute: str
 
 
 def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
@@ -143,9 +145,11 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Walked:
     piece = Piece(tape, source, target, prefix, known, opening.gradient, opening.gradient, outside)
     walker = Walker(job.book, piece, leaves.first)
     keep = frozenset({source}) if kind.first else frozenset()
-    if job.run.recompute == "none":
+    if kind.recompute == "none":
         return walker.plain(keep)
-    return walker.recomputed(job.run.recompute == "reentrant", keep)
+    if kind.recompute == "selective":
+        return walker.plain(keep, regions_of(tape, frame.marks, job.run.modules))
+    return walker.recomputed(kind.recompute == "reentrant", keep)
 
 
 def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[tuple[Walked, int]]:
@@ -155,7 +159,7 @@ def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[tuple[Walked, in
     kinds: list[Kind] = []
     grad = opening.walked.trains
     for position, (_, number) in enumerate(order):
-        kind = Kind(number, position == 0, grad)
+        kind = Kind(number, position == 0, grad, job.run.recompute_of(position))
         if kind not in walked:
             walked[kind] = _block(job, kind, opening, leaves)
         kinds.append(kind)

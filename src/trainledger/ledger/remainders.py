@@ -1,4 +1,4 @@
-"""What the allocator leaves unsplit of the segments that mid-size tensors share.
+"""What the allocator leaves unsplit of the segments in which tensors that stay lie.
 
 Tensors that stay (weights, gradients, optimizer states) are packed in the order in which they are made, each into the
 smallest free piece that takes it. Exact where they are made one after another in fresh segments, as when a model is
@@ -28,10 +28,10 @@ def unsplit(sizes: Iterable[int], allocator: Allocator) -> int:
     left = 0
     for size in sizes:
         block = allocator.rounded(size)
-        if not allocator.small < block < allocator.own:
+        if block <= allocator.small:
             continue
         at = bisect_left(free, block)
-        piece = free.pop(at) if at < len(free) else allocator.shared
+        piece = free.pop(at) if at < len(free) else allocator.opened(block)
         rest = piece - block
         if rest > allocator.remainder:
             insort(free, rest)

@@ -39,8 +39,8 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight, and the
-    attention kernels of the operations being written."""
+    """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight, the
+    attention kernels of the operations being written, fused kernels and releases, and each operation's primitives."""
 
     tape: Tape
     setting: Setting
@@ -49,6 +49,7 @@ class Frame:
     params: dict[Weight, int]
     kernels: list[Choice] = field(default_factory=list)
     software: Software = field(default_factory=Software)
+    marks: list[tuple[str, int, int]] = field(default_factory=list)
 
     def choice(self, spec: p.Attention) -> Choice:
         """The kernel that this attention runs, given whether there is a mask for it."""
@@ -231,8 +232,9 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
     ops = rules_liger.rewritten(ops, frame.software)
     frame.kernels[:] = [frame.choice(op.spec) for op in ops if isinstance(op.spec, p.Attention)]
     for op in ops:
-        tape.scope = op.name
+        tape.scope, first = op.name, len(tape.prims)
         outs = _apply(frame, op, [names[name] for name in op.ins])
+        frame.marks.append((op.name, first, len(tape.prims)))
         gone = [names.pop(name) for name in op.drop]
         for name, value in zip(op.outs, outs, strict=True):
             if name in names:

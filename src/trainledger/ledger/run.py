@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from trainledger.facts.dtypes import DTYPES, DType
@@ -12,12 +13,14 @@ from trainledger.facts.kernels_attention import Kernel
 from trainledger.ledger.rules import Setting
 from trainledger.ledger.software import Software
 from trainledger.model.program import Role
+from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The run of one rank: rules' setting, accumulation, recompute (`none`, `full`, `reentrant`), loss, switches."""
+    """The run of one rank: rules' setting, accumulation, recompute (`none`, `full`, `reentrant`; `selective`: of the
+    named modules of each layer; of every so many layers one), loss, switches."""
 
     setting: Setting
     accumulation: int
@@ -28,6 +31,12 @@ class Run:
     keeps_logits: bool
     batch_tensors: int
     software: Software = field(default_factory=Software)
+    modules: tuple[str, ...] = ()
+    every: int = 1
+
+    def recompute_of(self, layer: int) -> str:
+        """How that layer is recomputed: where not all are, the last of every so many (layers are counted from 0)."""
+        return "none" if (layer + 1) % self.every else self.recompute
 
     def undecayed(self, family: str) -> tuple[Role, ...]:
         """What the Trainer keeps in an optimizer group of its own, without decay; nothing where it is not the one that
@@ -53,7 +62,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
     setting = Setting(
         batch=plan.batch.micro_batch,
         sequence=plan.batch.sequence,
-        attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention or "sdpa",
+        attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention,
         weights=weights,
         norms=DTYPES[precision.norms] if precision.norms else weights,
         autocast=low,
@@ -63,11 +72,12 @@ def run_of(plan: Plan, architecture: str) -> Run:
         transformers=stack.versions.get("transformers", ""),
         masked="attention_mask" in options.get("batch_tensors", ()),
     )
-    kind = stack.recompute.kind
     return Run(
         setting=setting,
         accumulation=plan.batch.accumulation,
-        recompute="reentrant" if kind == "full" and stack.recompute.reentrant else kind,
+        recompute=_recompute(stack.recompute),
+        modules=stack.recompute.modules or (),
+        every=every_of(stack.recompute.policy) or 1,
         loss=stack.loss or "full-fp32",
         gradients=DTYPES[precision.gradients],
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
@@ -75,6 +85,22 @@ def run_of(plan: Plan, architecture: str) -> Run:
         batch_tensors=_batch_tensors(plan),
         software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
     )
+
+
+_EVERY = re.compile(r"every (\d{1,4})(?:st|nd|rd|th)? layers?")
+
+
+def every_of(policy: str | None) -> int:
+    """n of the policy `every nth layer`; 0 for another policy or none."""
+    match = _EVERY.fullmatch(policy.strip().lower()) if policy else None
+    return int(match.group(1)) if match else 0
+
+
+def _recompute(given: Recompute) -> str:
+    """What is done with a layer that is recomputed: whole (with or without reentrance), or some of its modules."""
+    if given.kind == "none" or (given.kind == "selective" and given.modules and not every_of(given.policy)):
+        return given.kind
+    return "reentrant" if given.reentrant else "full"
 
 
 def _multiprocessors(plan: Plan) -> Multiprocessors:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Axis, Dim, elements
-from trainledger.base.sources import Basis
+from trainledger.base.sources import Basis, Source
 from trainledger.facts.data_parallel import DDP, SCALER
 from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
-from trainledger.ledger.book import AUTOGRAD
+from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, Micro, micro
 from trainledger.ledger.buckets import bucket_line
@@ -25,6 +25,8 @@ from trainledger.model.program import Linear, Model, Role, Weight
 
 STEPS = ("step 1", "step 2")
 INIT, CLIP, OPTIMIZER = "init", "clip", "optimizer"
+FREQUENCIES = ("inv_freq", "original_inv_freq")  # of as many rotary dims as there are pairs
+RECIPE = Source("Mixed Precision Training", "arXiv:1710.03740, section 3.1", "2017-10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +108,33 @@ class _Steps:
         )  # fmt: skip
 
     def _like(self, account: Account, one: Parameter, dtype: DType) -> int:
-        return self.job.book.tensor(account, one.name, one.weight.dims, dtype, AUTOGRAD)
+        return self.job.book.tensor(account, one.name, one.weight.dims, dtype, ACCUMULATE)
+
+    def _weight(self, name: str, weight: Weight) -> int:
+        dtype = dtype_of_weight(self.job.run, weight)
+        return self.job.book.tensor(Account.WEIGHTS, name, weight.dims, dtype, MODELS)
 
     def build(self) -> None:
         """Weights, buffers, master weights, buckets."""
         job, extras = self.job, self.extras
         lines = [
-            (job.book.tensor(Account.WEIGHTS, prefix + weight.name, weight.dims, dtype_of_weight(job.run, weight), AUTOGRAD), count)
-            for prefix, weight, count in weights_of(job.model)
+            (self._weight(prefix + weight.name, weight), count) for prefix, weight, count in weights_of(job.model)
         ]
         lines += remainder_line(job.book, Account.WEIGHTS, lines)
         lines += [
-            (job.book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, AUTOGRAD), 1) for one in job.model.buffers
+            (job.book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers
         ]
+        if job.model.rotary:
+            half = (Axis(Dim.ROPE_DIM, job.model.rotary.dim // len(FREQUENCIES)),)
+            lines += [
+                (job.book.tensor(Account.BUFFERS, f"rotary_emb.{name}", half, FP32, MODELS), len(job.model.rotary.sets))
+                for name in FREQUENCIES
+            ]
         for account, dtype in ((Account.MASTER, extras.master), (Account.GRADIENTS, extras.main_gradients)):
             if dtype is not None:
                 name = "main gradient of " if account is Account.GRADIENTS else ""
                 lines += [
-                    (job.book.tensor(account, name + one.name, one.weight.dims, dtype, AUTOGRAD), one.count)
+                    (job.book.tensor(account, name + one.name, one.weight.dims, dtype, RECIPE), one.count)
                     for one in self.parameters
                 ]
         if extras.buckets:
@@ -208,7 +219,7 @@ def compose(job: Job, updates: Updates, extras: Extras) -> list[Segment]:
     viewed = job.run.setting.autocast is None
     account = Account.BACKWARD if viewed else Account.GRADIENTS  # a view cannot become the gradient that stays
     waiting = {
-        weight: job.book.tensor(account, weight.name, weight.dims, dtype_of_weight(job.run, weight), AUTOGRAD)
+        weight: job.book.tensor(account, weight.name, weight.dims, dtype_of_weight(job.run, weight), ACCUMULATE)
         for weight in shared
         if job.trained(weight)
     }
@@ -239,4 +250,4 @@ def _stepping(updates: Updates, extras: Extras) -> int:
 def _inputs(job: Job) -> int:
     setting = job.run.setting
     dims = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
-    return job.book.tensor(Account.INPUTS, "token ids, labels or mask", dims, INT64, AUTOGRAD)
+    return job.book.tensor(Account.INPUTS, "token ids, labels or mask", dims, INT64, MODELS)

@@ -59,13 +59,13 @@ def state_lines(book: Book, row: Optimizer, parameters: Sequence[Parameter], how
             name = f"{state.kind.value} {state.part.value} of {parameter.name}"
             dims = parameter.weight.dims if state.elements == elements(parameter.weight.dims) else _flat(state.elements)
             line = Line(
-                Account.OPTIMIZER, name, dims, state.dtype, book.unit(state.bytes), Basis.COUNTED, row.source
+                Account.OPTIMIZER, name, dims, state.dtype, book.unit(state.bytes, Account.OPTIMIZER), Basis.COUNTED, row.source
             )
             result.append((book.add(line), parameter.count))
     for table in shared_tensors(row):
         line = Line(
             Account.OPTIMIZER, f"look-up table of {table.kind.value}", _flat(table.elements), table.dtype,
-            book.unit(table.bytes), Basis.COUNTED, row.source,
+            book.unit(table.bytes, Account.OPTIMIZER), Basis.COUNTED, row.source,
         )  # fmt: skip
         result.append((book.add(line), 1))
     return result

@@ -8,7 +8,7 @@ Source: torch/csrc/autograd/engine.cpp, input_buffer.cpp, functions/accumulate_g
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainledger.base.dims import Dims
@@ -43,12 +43,18 @@ def early_stop(tape: Tape) -> int:
     for at in range(len(tape.prims) - 1, -1, -1):
         prim = tape.prims[at]
         if prim.saves:
-            return at + 1 if any(value in prim.outs for value in prim.saves) else at
+            return at + 1 if _saves_result(prim) else at
     return len(tape.prims)
 
 
-def run_forward(tape: Tape, kept: frozenset[int], saving: bool, stop: int | None = None) -> Forward:
-    """Run the primitives, up to `stop` where given. With `saving`, autograd keeps what each primitive saves.
+Spans = Sequence[tuple[int, int, tuple[int, ...]]]
+
+
+def run_forward(
+    tape: Tape, kept: frozenset[int], saving: bool, stop: int | None = None, regions: Spans = ()
+) -> Forward:
+    """Run the primitives, up to `stop` where given. With `saving`, autograd keeps what each primitive saves; of
+    `regions` (first primitive, the one after the last, storages handed to it) only what they are handed.
 
     Inherited storages are alive at the start; `kept` values outlive the block (its output; casts that autocast caches).
     """
@@ -58,13 +64,17 @@ def run_forward(tape: Tape, kept: frozenset[int], saving: bool, stop: int | None
     store = tape.store
     refs = dict.fromkeys(tape.inherited, 1)
     dying = _deaths(tape, kept)
+    handed = {first: storages for first, _, storages in regions}
+    inside = {at for first, last, _ in regions for at in range(first, last)}
     for at, prim in enumerate(tape.prims):
+        for storage in handed.get(at, ()):
+            held[storage] = held.get(storage, 0) + 1
         if at == stop:
             if saving:
                 _save(tape, prim, held, outside)
             break
         _births(prim, store, refs, events)
-        if saving and prim.saves:
+        if saving and prim.saves and at not in inside:
             _save(tape, prim, held, outside)
         for storage in dying[at]:
             refs[storage] -= 1
@@ -106,6 +116,35 @@ def _unwind(refs: dict[int, int], held: dict[int, int], events: Events) -> None:
     for storage, count in refs.items():
         if count and storage not in held:
             events.append(-storage - 1)
+
+
+def rerun(back: Backward, first: int, last: int) -> Events:
+    """Run primitives from `first` on once more in backward, until the saving one at `last` has what it saves; what
+    nothing saved dies as the run is left."""
+    tape, events = back.tape, Events()
+    refs: dict[int, int] = {}
+    held: dict[int, int] = {}
+    dying = _deaths(tape, frozenset())
+    stop = last + 1 if _saves_result(tape.prims[last]) else last
+    for at in range(first, stop):
+        _births(tape.prims[at], tape.store, refs, events)
+        _save(tape, tape.prims[at], held, set())
+        for storage in dying[at]:
+            if storage in refs:
+                refs[storage] -= 1
+                if not refs[storage] and storage not in held:
+                    events.append(-storage - 1)
+    if stop == last:
+        _save(tape, tape.prims[last], held, set())
+    _unwind(refs, held, events)
+    for storage, count in held.items():
+        back.held[storage] = back.held.get(storage, 0) + count
+    back.events += events
+    return events
+
+
+def _saves_result(prim: Prim) -> bool:
+    return any(value in prim.outs for value in prim.saves)
 
 
 LeafRule = Callable[[Weight, int], list[int]]
@@ -157,13 +196,14 @@ class Backward:
         if not self.refs[storage]:
             self.events.append(-storage - 1)
 
-    def run(self, first: int, last: int) -> None:
-        """Run the nodes of primitives `last - 1` down to `first`."""
+    def run(self, first: int, last: int, handed: Sequence[int] = ()) -> None:
+        """Run the nodes of primitives `last - 1` down to `first`; `handed`: storages that a checkpoint lets go of with
+        what the first primitive saved."""
         prims = self.tape.prims
         for at in range(last - 1, first - 1, -1):
-            self._node(prims[at])
+            self._node(prims[at], handed if at == first else ())
 
-    def _node(self, prim: Prim) -> None:
+    def _node(self, prim: Prim, handed: Sequence[int]) -> None:
         incoming = [self.grads.pop(value, EXTERNAL) for value in prim.outs]
         arrived = [storage for storage in incoming if storage != EXTERNAL]
         new = self._function(prim, incoming) if arrived else []
@@ -171,6 +211,8 @@ class Backward:
             self.release(storage)
         if prim.saves:
             self.forget(prim)
+        for storage in handed:
+            self.drop(storage)
         for value, storage in new:
             self._accumulate(value, storage)
 
@@ -206,6 +248,14 @@ class Backward:
                 self.events.append(-what - 1)
         return new
 
+    def drop(self, storage: int) -> None:
+        """A checkpoint lets go of a storage that it was handed."""
+        self.held[storage] -= 1
+        if not self.held[storage]:
+            del self.held[storage]
+            if storage not in self.named:
+                self.events.append(-storage - 1)
+
     def _turned(self, value: int, saved: int) -> list[tuple[int, int]]:
         """A kernel wrote an input's gradient over what autograd saved; where others hold that too, they share it."""
         if not self.tape.grad[value]:
@@ -221,15 +271,11 @@ class Backward:
 
     def forget(self, prim: Prim) -> None:
         """Autograd lets go of what a primitive saved."""
-        held, named, store = self.held, self.named, self.tape.store
+        held, store = self.held, self.tape.store
         for value in prim.saves:
             storage = store[value]
             if storage in held:
-                held[storage] -= 1
-                if not held[storage]:
-                    del held[storage]
-                    if storage not in named:
-                        self.events.append(-storage - 1)
+                self.drop(storage)
 
     def _accumulate(self, value: int, storage: int) -> None:
         old = self.grads.get(value)

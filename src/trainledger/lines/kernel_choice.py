@@ -65,7 +65,7 @@ def choose(asked: Asked) -> Choice:
 
 
 def given_masks(word: str | None) -> bool:
-    """Whether the plan's word is PyTorch's own call, which Transformers gives a bool mask where a window asks for one."""
+    """Whether the plan's word is PyTorch's own call, which Transformers gives a bool mask for a window."""
     return not WORDS[word or "sdpa"].kernels or Kernel.MATH in WORDS[word or "sdpa"].kernels
 
 

@@ -35,7 +35,8 @@ class Keys:
     def integer(self, *names: str, default: int | None = None, least: int = 1) -> int:
         """A count of at least `least`; the problem is noted and `least` returned when it is not one."""
         value = self.raw(*names, default=default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < least:
+        broken = isinstance(value, float) and not value.is_integer()
+        if isinstance(value, bool) or not isinstance(value, int | float) or broken or value < least:
             found = "missing" if value is None else f"found {value!r}"
             self.problems.append(Problem(f"model.{names[0]}", found, f"a whole number of at least {least} is needed"))
             return least
@@ -95,7 +96,7 @@ class Keys:
     def check(self) -> None:
         """Raise InputError with every problem found so far."""
         if self.problems:
-            raise InputError(self.problems)
+            raise InputError(dict.fromkeys(self.problems))
 
 
 def _nearest(parts: int, size: int) -> str:

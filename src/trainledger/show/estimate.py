@@ -9,7 +9,7 @@ from textwrap import wrap
 from trainledger.answer.disk import elsewhere
 from trainledger.answer.estimate import Estimate, device_of
 from trainledger.answer.tables import (
-    AccountRow,
+    Entry,
     Role,
     amounts,
     by_account,
@@ -18,7 +18,6 @@ from trainledger.answer.tables import (
     moment_of,
     roles_of,
     timeline,
-    total,
 )
 from trainledger.answer.verdict import Verdict
 from trainledger.base.dims import shape_text
@@ -27,10 +26,13 @@ from trainledger.facts.default_words import FORMAT
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import accumulation, degrees
 from trainledger.show.document import EVERY, Origin, name_of
+from trainledger.show.references import References
 from trainledger.show.table import Screen, Section
 
 COLUMNS = ("label", "sizes", "bar")  # a bar takes as much of the line as each of the others
 BARS = len(COLUMNS)
+HEAD = ("account", "bytes", "share", "")
+LINES_HEAD = ("account, line", "bytes", "share", "copies", "dtype", "dims", "known, source")
 OUTCOMES = {
     "fits": ("FITS", "green"), "tight": ("TIGHT", "yellow"), "does-not-fit": ("DOES NOT FIT", "red"),
     None: ("NO VERDICT", ""),
@@ -56,15 +58,22 @@ def sections(answer: Estimate, origin: Origin, view: View, screen: Screen) -> tu
     """Everything that `estimate` prints. Raises InputError for an unknown moment or rank."""
     every = [one.name for one in answer.ledger.moments]
     names = every if view.moment.strip().lower() == EVERY else [view.moment]
+    named = References()
     return (
         header(answer),
         verdict_section(answer.verdict, view),
-        _amounts(answer, view),
-        *(_accounts(answer, moment_of(answer, name), view, screen) for name in names),
+        _amounts(answer, view, named),
+        *(
+            _unfolded(answer, moment_of(answer, name), view, named)
+            if view.lines
+            else _accounts(answer, moment_of(answer, name), view, screen)
+            for name in names
+        ),
         _moments(answer, view, screen),
         _ranks(roles_of(answer, view.rank), view),
         _beside(answer, view),
         *taken(answer, origin, screen.width),
+        named.section(),
     )
 
 
@@ -101,9 +110,14 @@ def verdict_section(found: Verdict, view: View) -> Section:
     return Section(f"{word}{margin}", tuple(f"  {reason}" for reason in found.reasons), style=f"bold {style}")
 
 
-def _amounts(answer: Estimate, view: View) -> Section:
+def _amounts(answer: Estimate, view: View, named: References) -> Section:
     rows = tuple(
-        (one.name, view.size(one.band.low), view.size(one.band.expected), view.size(one.band.high), one.basis, one.why)
+        (
+            one.name,
+            *(view.size(size) for size in (one.band.low, one.band.expected, one.band.high)),
+            one.basis,
+            f"{one.why} {named.mark(one.source)}",
+        )
         for one in amounts(answer)
     )
     peak, steps = answer.peak, answer.steps
@@ -115,32 +129,35 @@ def _amounts(answer: Estimate, view: View) -> Section:
 
 def _accounts(answer: Estimate, moment: Moment, view: View, screen: Screen) -> Section:
     rows = by_account(entries(answer.ledger, moment))
-    where = " (the peak)" if moment.name == answer.peak.moment else ""
-    most = rows[0].share if rows else 0.0
     bars = cells([row.share for row in rows], screen.width, BARS)
-    cellrows: list[tuple[str, ...]] = []
+    shown = tuple(
+        (row.account.value, view.size(row.bytes), f"{row.share:.1%}", "".ljust(length, screen.block))
+        for row, length in zip(rows, bars, strict=True)
+    )
+    last = ("total", view.size(moment.allocated), "100.0%", "")
+    return Section(_by_account(answer, moment), (), HEAD, (*shown, last), (1, 2), (len(shown),))
+
+
+def _unfolded(answer: Estimate, moment: Moment, view: View, named: References) -> Section:
+    shown: list[tuple[str, ...]] = []
     strong: list[int] = []
-    for row, length in zip(rows, bars, strict=True):
-        strong.extend([len(cellrows)] if view.lines else [])
-        bar = "".ljust(length, screen.block)
-        cellrows.append((row.account.value, view.size(row.bytes), f"{row.share:.1%}", bar))
-        if view.lines:
-            cellrows[-1] = (*cellrows[-1][:-1], "", "", bar)
-            cellrows.extend(_lines(row, view))
-    size = view.size(total([entry for row in rows for entry in row.entries]))
-    head: tuple[str, ...] = ("account", "bytes", "share", "")
-    last: tuple[str, ...] = ("total", size, "100.0%" if most else "", "")
-    if view.lines:
-        head, last = ("account, line", "bytes", "share", "copies", "dtype", "dims; source"), (*last[:-1], "", "", "")
-    right = (1, 2, 3) if view.lines else (1, 2)
-    return Section(f"{moment.name}{where}, by account", (), head, (*cellrows, last), right, (*strong, len(cellrows)))
+    for row in by_account(entries(answer.ledger, moment)):
+        strong.append(len(shown))
+        shown.append((row.account.value, view.size(row.bytes), f"{row.share:.1%}", "", "", "", ""))
+        shown.extend(_line(entry, view, named) for entry in row.entries)
+    last = ("total", view.size(moment.allocated), "100.0%", "", "", "", "")
+    strong.append(len(shown))
+    return Section(_by_account(answer, moment), (), LINES_HEAD, (*shown, last), (1, 2, 3), tuple(strong))
 
 
-def _lines(row: AccountRow, view: View) -> Iterator[tuple[str, ...]]:
-    for entry in row.entries:
-        line = entry.line
-        what = f"{shape_text(line.dims)}; {line.basis.value}: {line.source}"
-        yield f"  {line.name}", view.size(entry.bytes), "", f"{entry.copies:,}", line.dtype.name, what
+def _line(entry: Entry, view: View, named: References) -> tuple[str, ...]:
+    line, basis = entry.line, f"{entry.line.basis.value} {named.mark(entry.line.source)}"
+    size, copies = view.size(entry.bytes), f"{entry.copies:,}"
+    return f"  {line.name}", size, "", copies, line.dtype.name, shape_text(line.dims), basis
+
+
+def _by_account(answer: Estimate, moment: Moment) -> str:
+    return f"{moment.name}{' (the peak)' if moment.name == answer.peak.moment else ''}, by account"
 
 
 def _moments(answer: Estimate, view: View, screen: Screen) -> Section:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.model_types_layernorm import NEXT_SENTENCE
 from trainledger.model.decoder import weights_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import dropped, layer_norm
@@ -16,7 +17,6 @@ from trainledger.model.program import Act, ActKind, First, Head, Linear, Op, Rol
 
 KINDS = ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 SPOKEN = {"bert": "Bert", "roberta": "Roberta"}
-PAIR = len(("follows", "does not"))  # classes of next-sentence prediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ def head_of(keys: Keys, place: Place) -> tuple[Head, int]:
     if kind in ("ForMaskedLM", "ForPreTraining"):
         extra = () if kind == "ForMaskedLM" else _next_sentence(place)
         return _masked(keys, place, extra), place.words.dims[0].size
-    labels = Axis(Dim.TYPES, _labels(keys))
+    labels = Axis(Dim.TYPES, labels_of(keys))
     if kind == "ForSequenceClassification":
         ops = _pooled(keys, place, labels) if place.family == "bert" else _classified(keys, place, labels)
         return Head(ops, weights_of(ops), pooled=True), labels.size
     return _by_token(keys, place, labels, kind), labels.size
 
 
-def _labels(keys: Keys) -> int:
+def labels_of(keys: Keys) -> int:
     """How many classes: as many as `id2label` names, else `num_labels`."""
     names = keys.raw("id2label")
     return len(names) if isinstance(names, dict) and names else keys.integer("num_labels")
@@ -79,7 +79,7 @@ def _masked(keys: Keys, place: Place, extra: tuple[Weight, ...]) -> Head:
 def _next_sentence(place: Place) -> tuple[Weight, ...]:
     """Weights of the pooler and of the next-sentence head, which no operation here reads."""
     pooler = linear("bert.pooler.dense", place.hidden, place.hidden, bias=True)
-    pair = linear("cls.seq_relationship", place.hidden, (Axis(Dim.TYPES, PAIR),), bias=True)
+    pair = linear("cls.seq_relationship", place.hidden, (Axis(Dim.TYPES, NEXT_SENTENCE.count),), bias=True)
     found = (pooler.weight, pooler.bias, pair.weight, pair.bias)
     return tuple(weight for weight in found if weight is not None)
 

@@ -6,7 +6,7 @@ Source: transformers/models/falcon/modeling_falcon.py (5.24.0): FalconDecoderLay
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.model_types_layernorm import WIDENING
+from trainledger.facts.model_types_layernorm import FALCON_NORMS, WIDENING
 from trainledger.model.keys import Keys
 from trainledger.model.layered import language_head, layer_norm, looked_up, table, weights_read
 from trainledger.model.parts import Heads, axis, linear
@@ -15,7 +15,6 @@ from trainledger.model.program import Block, Linear, Model, Rotary, Weight
 UNKNOWN = (
     "Falcon's attention runs with a mask tensor, on keys and values that are gathered by index; no rule covers that yet"
 )
-PAIR = len(("attention", "feed-forward"))
 
 
 def heads_of(keys: Keys, hidden: int) -> Heads:
@@ -33,8 +32,8 @@ def norms(keys: Keys) -> tuple[str, ...]:
     """The layer's norms: two for sequential branches or for each parallel branch its own, else one."""
     if not keys.flag("parallel_attn"):
         return ("post_attention_layernorm", "input_layernorm")
-    default = PAIR if keys.flag("new_decoder_architecture") else 1
-    if keys.integer("num_ln_in_parallel_attn", default=default) == PAIR:
+    default = FALCON_NORMS.count if keys.flag("new_decoder_architecture") else 1
+    if keys.integer("num_ln_in_parallel_attn", default=default) == FALCON_NORMS.count:
         return ("ln_attn", "ln_mlp")
     return ("input_layernorm",)
 
@@ -43,7 +42,7 @@ def weights(keys: Keys, hidden: Dims) -> tuple[Weight, ...]:
     """One layer's weights, in the module's order."""
     heads, bias = heads_of(keys, hidden[0].size), keys.flag("bias")
     lines = (Axis(Dim.HEADS, heads.query + heads.kv + heads.kv), Axis(Dim.HEAD_DIM, heads.width))
-    inner = axis(Dim.FFN, keys.integer("ffn_hidden_size", default=WIDENING.times * hidden[0].size))
+    inner = axis(Dim.FFN, keys.integer("ffn_hidden_size", default=WIDENING.count * hidden[0].size))
     linears: tuple[Linear, ...] = (
         linear("self_attention.query_key_value", hidden, lines, bias),
         linear("self_attention.dense", heads.dims(), hidden, bias),

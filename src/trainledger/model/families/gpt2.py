@@ -48,7 +48,7 @@ def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
 
 def feed_forward(keys: Keys, hidden: Dims) -> tuple[Op, ...]:
     """Reads `x`, leaves its result in `y`."""
-    inner = axis(Dim.FFN, keys.integer("n_inner", default=WIDENING.times * hidden[0].size))
+    inner = axis(Dim.FFN, keys.integer("n_inner", default=WIDENING.count * hidden[0].size))
     act = keys.choice("activation_function", ACTIVATIONS, ActKind.GELU_NEW)
     return (
         conv1d("mlp.c_fc", hidden, inner, "x", "y"),

@@ -40,7 +40,7 @@ def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
 
 def feed_forward(keys: Keys, hidden: Dims) -> tuple[Op, ...]:
     """Reads `x`, leaves its result in `y`."""
-    size = keys.integer("n_inner", default=WIDENING.times * hidden[0].size)
+    size = keys.integer("n_inner", default=WIDENING.count * hidden[0].size)
     act = keys.choice("activation_function", ACTIVATIONS, ActKind.GELU_TANH)
     return (
         *plain(MLP, hidden, size, act),

@@ -6,6 +6,7 @@ Source: transformers/models/opt/modeling_opt.py (5.24.0): OPTDecoder, OPTDecoder
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.model_types_layernorm import OPT_OFFSET
 from trainledger.model.decoder import weights_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import (
@@ -22,7 +23,6 @@ from trainledger.model.layered import (
 from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear, project
 from trainledger.model.program import ActKind, Attention, Block, Head, Model, Op, Role, Scale, View
 
-POSITION_OFFSET = len(("begin", "padding"))  # rows of the position table before the first position
 MLP = ("fc1", "activation_fn", "fc2")
 
 
@@ -97,7 +97,7 @@ def build(keys: Keys) -> Model:
     narrow = axis(Dim.HIDDEN, keys.integer("word_embed_proj_dim", default=hidden[0].size))
     vocab = Axis(Dim.VOCAB, keys.integer("vocab_size"))
     words = table(f"{prefix}.embed_tokens", vocab, narrow)
-    rows = Axis(Dim.POSITIONS, keys.integer("max_position_embeddings") + POSITION_OFFSET)
+    rows = Axis(Dim.POSITIONS, keys.integer("max_position_embeddings") + OPT_OFFSET.count)
     positions = table(f"{prefix}.embed_positions", rows, hidden, Role.POSITION)
     if keys.number("layerdrop"):
         keys.refuse("layerdrop", keys.raw("layerdrop"), "0 is needed: a layer left out at random has no ledger")

@@ -1,0 +1,42 @@
+"""Estimates against run records: a fixed part of the published ones, with their sources in the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainledger.cli.main import main
+
+DATA = Path(__file__).parent.parent / "data" / "records_full.jsonl"
+# group: median and 95th percentile of |error| of the allocated peak that may not be exceeded
+LIMITS = {"emulated-single": (0.003, 0.015), "emulated-ddp": (0.003, 0.015), "hf-full": (0.01, 0.03)}
+
+
+def compared(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    assert main(["accuracy", str(DATA), "--json", *options]) == 0
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_the_allocated_peak_is_within_the_limits_of_every_group(capsys: pytest.CaptureFixture[str]) -> None:
+    groups = compared(capsys)["groups"]
+    for group, (median, tail) in LIMITS.items():
+        score = groups[group]["allocated_peak"]
+        assert score["failed"] == 0, group
+        assert score["median"] <= median, group
+        assert score["p95"] <= tail, group
+
+
+def test_no_run_that_fitted_is_refused_and_none_that_failed_is_let_in(capsys: pytest.CaptureFixture[str]) -> None:
+    verdicts = compared(capsys)["verdicts"]
+    assert verdicts["n"] > 0
+    assert (verdicts["false_fits"], verdicts["false_alarms"]) == (0, 0)
+
+
+def test_rows_can_be_selected(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = compared(capsys, "--above", "60GB", "--confidence", "A")["rows"]
+    assert rows
+    assert min(row["measured"] for row in rows if row["metric"] == "allocated_peak") >= 60e9
