@@ -27,6 +27,7 @@ def test_what_is_large_enough_is_split_off_and_used_again() -> None:
     assert unsplit([9 * MIB, 9 * MIB, MIB + 512], CUDA) == MIB - 512
 
 
-def test_small_and_large_tensors_and_expandable_segments_leave_nothing() -> None:
-    assert unsplit([MIB, 512, 11 * MIB], CUDA) == 0
+def test_small_tensors_whole_segments_and_expandable_ones_leave_nothing() -> None:
+    assert unsplit([MIB, 512, 12 * MIB], CUDA) == 0
+    assert unsplit([11 * MIB], CUDA) == MIB
     assert unsplit([MIB + 512] * 40, EXPANDABLE) == 0

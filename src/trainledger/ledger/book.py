@@ -9,7 +9,7 @@ from trainledger.base.sources import Basis, Source
 from trainledger.facts.allocator import CUDA, Allocator
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.tape import Storage
-from trainledger.lines.line import RESIDENT, Account, Line
+from trainledger.lines.line import PACKED, Account, Line
 
 AUTOGRAD = Source(
     "PyTorch autograd: what each operation saves and returns", "tools/autograd/derivatives.yaml", "v2.4 to v2.13"
@@ -31,7 +31,7 @@ class Book:
     def unit(self, size: int, account: Account) -> int:
         """Bytes of one copy: of what stays, whose blocks are packed together, the request rounded (their unsplit ends
         are a line of their own); of the rest, the block that the request takes."""
-        return self.allocator.rounded(size) if account in RESIDENT else self.allocator.block(size)
+        return self.allocator.rounded(size) if account in PACKED else self.allocator.block(size)
 
     def add(self, line: Line) -> int:
         """The number of this line; an equal one already there is used again."""

@@ -7,9 +7,10 @@ the cast of a parameter that needs a gradient is kept until the autocast region 
 
 from __future__ import annotations
 
-from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import FP32
-from trainledger.ledger.aten import to
+from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.dtypes import FP32, INT64
+from trainledger.facts.kernels import EMBEDDING_BACKWARD
+from trainledger.ledger.aten import temporary, to
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
 
@@ -86,8 +87,32 @@ def embedding(t: Tape, ids: int, table: int, dims: Dims) -> int:
     """Rows of a table; saves the ids, backward makes a dense gradient of the whole table."""
     grad = t.grad[table]
     out = t.fresh(dims, t.dtype[table], grad, "output")
-    return t.run(Prim("embedding", (table, ids), (out,), (ids,) if grad else (), (Step(Code.GRAD, 0),), ()))
+    steps = _sorted_backward(t, ids, table) if grad else ()
+    return t.run(Prim("embedding", (table, ids), (out,), (ids,) if grad else (), steps, ()))
 
 
+def _sorted_backward(t: Tape, ids: int, table: int) -> tuple[Step, ...]:
+    """The gradient of a table; from many ids on they are sorted first, and rows of equal ids summed in parts."""
+    row, count = EMBEDDING_BACKWARD, elements(t.dims[ids])
+    if count <= row.small:
+        return (Step(Code.GRAD, 0),)
+    entries, width = t.dims[table][0].size, t.dims[table][1:]
+    segments = min(count, entries)
+    partial = Axis(Dim.ROWS, count // row.ids_per_partial + segments)
 
+    def made(size: int, what: str) -> int:
+        return temporary(t, (Axis(Dim.ELEMENTS, size),), INT64, f"embedding kernel: {what}")
 
+    order = [made(count, what) for what in ("sorted ids", "their places")]
+    places = made(count, "places before the sort")
+    after = [made(count, "where segments start")]
+    after += [made(segments, what) for what in ("parts of each segment", "where a segment's parts start")]
+    after.append(made(partial.size, "where parts start"))
+    after.append(temporary(t, (partial, *width), FP32, "embedding kernel: sums of parts"))
+    return (
+        *(Step(Code.BORN, 0, one) for one in (*order, places)),
+        Step(Code.DEAD, 0, places),
+        Step(Code.GRAD, 0),
+        *(Step(Code.BORN, 0, one) for one in after),
+        *(Step(Code.DEAD, 0, one) for one in (*after, *order)),
+    )

@@ -16,11 +16,11 @@ from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, Micro, micro
 from trainledger.ledger.buckets import bucket_line
-from trainledger.ledger.remainders import remainder_line
+from trainledger.ledger.remainders import Fresh, bytes_of, remainder_line
 from trainledger.ledger.run import Run
-from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, state_lines, step_events
+from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
 from trainledger.lines.line import Account, Line
-from trainledger.lines.stream import Segment
+from trainledger.lines.stream import Segment, Shapes, water
 from trainledger.model.program import Linear, Model, Role, Weight
 
 STEPS = ("step 1", "step 2")
@@ -84,12 +84,14 @@ class _Steps:
     """Lines and segments of the run as they are put together."""
 
     __slots__ = (
-        "extras", "gradients", "ends", "job", "parameters", "segments", "states", "temporaries", "updates", "work",
+        "extras", "gradients", "ends", "job", "parameters", "segments", "shapes", "states", "temporaries",
+        "updates", "work",
     )  # fmt: skip
 
     def __init__(self, job: Job, updates: Updates, extras: Extras) -> None:
         self.job, self.updates, self.extras = job, updates, extras
         self.segments: list[Segment] = []
+        self.shapes: Shapes = {}
         self.states: Runs = []
         self.temporaries: Runs = []
         self.parameters = tuple(
@@ -99,7 +101,7 @@ class _Steps:
         )
         kept = () if extras.passing else self.parameters
         self.gradients = [(self._like(Account.GRADIENTS, one, job.run.gradients), one.count) for one in kept]
-        self.ends = remainder_line(job.book, Account.GRADIENTS, self.gradients[::-1])
+        self.ends: tuple[tuple[int, int], ...] = ()
         self.work = job.book.add(
             Line(
                 Account.WORKSPACE, "cuBLAS workspace of one thread", (Axis(Dim.ELEMENTS, extras.workspace),), UINT8,
@@ -163,7 +165,10 @@ class _Steps:
         name = STEPS[number]
         for kind in kinds:
             first = number == 0 and not any(segment.moment.endswith(OPTIMIZER) for segment in self.segments)
-            self._micro(name, kind, first and kind is kinds[0])
+            opening = first and kind is kinds[0]
+            self._micro(name, kind, opening)
+            if opening:
+                self.ends = self._gradient_ends(len(kind.backward))
             if kind is kinds[0] and not (number and self.job.run.keeps_gradients):
                 self._add(self.segments[-1].moment, births(self.ends))
         if self.updates.clips:
@@ -189,15 +194,30 @@ class _Steps:
             self._add(f"{name}: {OPTIMIZER}", deaths([*self.gradients, *self.ends]))
 
 
+    def _gradient_ends(self, behind: int) -> tuple[tuple[int, int], ...]:
+        """Unsplit ends of the gradients' blocks: of as much of them as exceeds the memory that the loss has taken."""
+        book = self.job.book
+        high, _ = water(book.lines, self.segments[: -behind + 1 or None], self.shapes)
+        _, end = water(book.lines, self.segments, self.shapes)
+        fresh = Fresh.above(high, end, bytes_of(self.gradients, book))
+        return remainder_line(book, Account.GRADIENTS, self.gradients[::-1], fresh)
+
     def _states(self) -> tuple[Runs, Runs]:
         """Births of the optimizer's states, and the events of its temporaries."""
         book, updates = self.job.book, self.updates
         how = updates.row.implementation(updates.implementation)
         lines = state_lines(book, updates.row, self.parameters, updates.how)
-        states = births([*lines, *remainder_line(book, Account.OPTIMIZER, lines)])
-        stepped = () if self.extras.in_backward else self.parameters
-        temporaries = [run for one in self._groups(stepped) for run in step_events(book, updates.row, how, one)]
-        return states, temporaries
+        groups = [] if self.extras.in_backward else self._groups(self.parameters)
+        whole = [whole_step(book, updates.row, how, group) for group in groups]
+        needed = bytes_of(lines, book) + max((bytes_of(one, book) for one in whole), default=0)
+        high, end = water(book.lines, self.segments, self.shapes)
+        fresh = Fresh.above(high, end + needed, needed)
+        temporaries: Runs = []
+        for group, one in zip(groups, whole, strict=True):
+            made = [*one, *remainder_line(book, Account.STEP, one, fresh)]
+            loop = tuple(one_by_one(book, updates.row, how, group))
+            temporaries += [*births(made), *deaths(made), (loop, 1)]
+        return births([*lines, *remainder_line(book, Account.OPTIMIZER, lines, fresh)]), temporaries
 
     def _groups(self, stepped: Sequence[Parameter]) -> list[tuple[Parameter, ...]]:
         """Parameters by optimizer group: a group's temporaries are gone when the next one's turn comes."""

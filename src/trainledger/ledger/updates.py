@@ -75,16 +75,17 @@ def _flat(size: int) -> tuple[Axis, ...]:
     return (Axis(Dim.ELEMENTS, size),)
 
 
-def step_events(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> Runs:
-    """Births and deaths of the step's temporaries."""
-    alive = [
+def whole_step(
+    book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]
+) -> list[tuple[int, int]]:
+    """Lines of the step's temporaries that are made for all parameters at once, with their copies."""
+    return [
         (_line(book, parameter, dtype_of(one.width, parameter.dtype, parameter.dtype), row), parameter.count)
         for one in how.temporaries
         if one.scope is Scope.ALL and _applies(one.when, parameters)
         for _ in range(one.count)
         for parameter in parameters
     ]
-    return [*births(alive), *deaths(alive), (tuple(_one_by_one(book, row, how, parameters)), 1)]
 
 
 def _applies(when: When, parameters: Sequence[Parameter]) -> bool:
@@ -98,7 +99,7 @@ def _line(book: Book, parameter: Parameter, dtype: DType, row: Optimizer) -> int
     return book.tensor(Account.STEP, f"temporary of {parameter.name}", weight.dims, dtype, row.source)
 
 
-def _one_by_one(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> Iterator[int]:
+def one_by_one(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> Iterator[int]:
     """A loop over parameters: what it makes for the current one, and what still lives of the one before."""
     current = [one for one in how.temporaries if one.scope is Scope.CURRENT and _applies(one.when, parameters)]
     before = [one for one in how.temporaries if one.scope is Scope.PREVIOUS and _applies(one.when, parameters)]

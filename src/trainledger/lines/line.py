@@ -31,7 +31,10 @@ class Account(StrEnum):
     WORKSPACE = "workspace"
 
 
-RESIDENT = frozenset({Account.WEIGHTS, Account.GRADIENTS, Account.MASTER, Account.OPTIMIZER, Account.BUFFERS})
+# accounts whose tensors are made one after another: their blocks are packed, not each in a segment of its own
+PACKED = frozenset(
+    {Account.WEIGHTS, Account.GRADIENTS, Account.MASTER, Account.OPTIMIZER, Account.BUFFERS, Account.STEP}
+)
 
 
 class Place(StrEnum):

@@ -75,6 +75,22 @@ def _spots(segments: Sequence[Segment], units: Sequence[int]) -> dict[str, _Spot
     return spots
 
 
+Shapes = dict[int, _Shape]  # by identity of the events, which the segments keep alive
+
+
+def water(lines: Sequence[Line], segments: Sequence[Segment], known: Shapes) -> tuple[int, int]:
+    """Bytes at the highest instant of these segments, and at their end. `known` saves work between calls."""
+    units = [line.unit for line in lines]
+    high = level = 0
+    for _, events, repeat in segments:
+        shape = known.get(id(events))
+        if shape is None:
+            shape = known[id(events)] = _shape(events, units)
+        high = max(high, level + max(repeat - 1, 0) * max(shape.net, 0) + shape.high)
+        level += repeat * shape.net
+    return high, level
+
+
 def _count(counts: Counter[int], events: Events, times: int) -> None:
     for event in events:
         if event > 0:

@@ -1,0 +1,36 @@
+"""How published benchmarks of single operators measure: what their process holds besides the operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Harness:
+    """A benchmark of one operator by the peak of a later repetition, whose inputs have gradients already.
+
+    `modules`: copies of the operator's weights that the process holds (one of each implementation). `retains`: the
+    graph is kept through backward. `shared`: the input's gradient is a view of the gradient that the benchmark hands
+    in, where the kernel writes over it.
+    """
+
+    modules: int
+    retains: bool
+    source: Source
+
+
+def _liger(name: str) -> Source:
+    return Source("Liger-Kernel benchmarks", f"benchmark/scripts/benchmark_{name}.py and utils.py", "0.2.1 to 0.8.0")
+
+
+HARNESSES: dict[str, Harness] = {
+    "cross_entropy": Harness(0, True, _liger("cross_entropy")),
+    "rms_norm": Harness(2, True, _liger("rms_norm")),
+    "layer_norm": Harness(2, True, _liger("layer_norm")),
+    "swiglu": Harness(1, True, _liger("swiglu")),
+    "geglu": Harness(1, True, _liger("geglu")),
+    "fused_linear_cross_entropy": Harness(2, False, _liger("fused_linear_cross_entropy")),
+    "linear_cross_entropy": Harness(0, False, Source("Apple ml-cross-entropy", "benchmark/", "25.1")),
+}
