@@ -46,7 +46,7 @@ def test_the_verdict_follows_the_device(memory: int, outcome: str) -> None:
 def test_without_a_device_there_is_no_verdict() -> None:
     found = estimate(plan_of(device=None))
     assert found.verdict.outcome is None
-    assert any("device" in note for note in found.notes)
+    assert any("device" in note for note in found.notes.warnings)
 
 
 def test_equal_data_parallel_ranks() -> None:
@@ -93,4 +93,4 @@ def test_an_unknown_model_type_is_refused_with_those_that_are_known() -> None:
 
 
 def test_low_precision_without_master_weights_is_warned_of() -> None:
-    assert any("lose small updates" in note for note in estimate(plan_of()).notes)
+    assert any("lose small updates" in note for note in estimate(plan_of()).notes.warnings)

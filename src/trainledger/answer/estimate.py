@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.answer.check import check, check_model
-from trainledger.answer.notes import notes_of
+from trainledger.answer.notes import Notes, notes_of
 from trainledger.answer.verdict import Verdict, judge
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.device_rows import Device
@@ -67,7 +67,7 @@ class Estimate:
     verdict: Verdict
     ranks: int
     global_batch: int
-    notes: tuple[str, ...]
+    notes: Notes
 
     @property
     def architecture(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from trainledger.answer.precision import warnings
 from trainledger.facts.device_rows import Device
@@ -13,9 +14,17 @@ from trainledger.model.program import Model
 from trainledger.plan.schema import Plan
 
 
-def notes_of(plan: Plan, model: Model, device: Device | None) -> tuple[str, ...]:
-    """Every note, warnings first."""
-    return tuple([*_precision(plan), *_compile(plan), *_uncounted(plan), *_further(model), *_device(device)])
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """`warnings`, each with its reason, and what is `uncounted`, each with the direction of the error."""
+
+    warnings: tuple[str, ...]
+    uncounted: tuple[str, ...]
+
+
+def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
+    """Every note on a plan."""
+    return Notes(tuple([*_precision(plan), *_device(device)]), tuple([*_compile(plan), *_options(plan), *_further(model)]))
 
 
 def _precision(plan: Plan) -> Iterator[str]:
@@ -27,10 +36,10 @@ def _precision(plan: Plan) -> Iterator[str]:
 
 def _compile(plan: Plan) -> Iterator[str]:
     if plan.stack.compile:
-        yield "stack.compile: counted as eager; compiled code saves and makes other tensors (too high or too low)"
+        yield "stack.compile: counted as eager; compiled code saves and makes other tensors: too high or too low"
 
 
-def _uncounted(plan: Plan) -> Iterator[str]:
+def _options(plan: Plan) -> Iterator[str]:
     places = {
         "stack.options": plan.stack.options,
         "stack.env": plan.stack.env,
@@ -42,14 +51,16 @@ def _uncounted(plan: Plan) -> Iterator[str]:
         for name in options:
             row = find_option(place, name)
             if row is not None and row.effect is Effect.NOT_COUNTED:
-                yield f"{place}.{name}: not counted; {row.direction.value} ({row.source})"
+                yield f"{place}.{name}: {row.direction.value} ({row.source})"
 
 
 def _further(model: Model) -> Iterator[str]:
     if model.further:
-        yield "model: layers that predict further tokens are not trained by Transformers' own class and not counted"
+        yield "model: layers that predict further tokens are not made by Transformers' own class"
 
 
 def _device(device: Device | None) -> Iterator[str]:
     if device is None:
         yield "device: none given; kernels of sm80 are assumed, and nothing is said about fitting"
+    elif not device.architecture.startswith("sm"):
+        yield f"device: no kernel rules for {device.architecture or 'its architecture'}; kernels of sm80 are assumed"

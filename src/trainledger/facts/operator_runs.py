@@ -12,13 +12,13 @@ class Harness:
     """A benchmark of one operator by the peak of a later repetition, whose inputs have gradients already.
 
     `modules`: copies of the operator's weights that the process holds (one of each implementation). `retains`: the
-    graph is kept through backward. `shared`: the input's gradient is a view of the gradient that the benchmark hands
-    in, where the kernel writes over it.
+    graph is kept through backward. `returns`: gradients are returned (torch.autograd.grad), not accumulated.
     """
 
     modules: int
     retains: bool
     source: Source
+    returns: bool = False
 
 
 def _liger(name: str) -> Source:
@@ -29,6 +29,7 @@ HARNESSES: dict[str, Harness] = {
     "cross_entropy": Harness(0, True, _liger("cross_entropy")),
     "rms_norm": Harness(2, True, _liger("rms_norm")),
     "layer_norm": Harness(2, True, _liger("layer_norm")),
+    "rope": Harness(0, True, _liger("rope"), True),
     "swiglu": Harness(1, True, _liger("swiglu")),
     "geglu": Harness(1, True, _liger("geglu")),
     "fused_linear_cross_entropy": Harness(2, False, _liger("fused_linear_cross_entropy")),

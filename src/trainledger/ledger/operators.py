@@ -1,58 +1,27 @@
-"""One operator by itself, estimated by its rule: what a benchmark of it peaks at."""
+"""One operator by itself, estimated by its rule: what a published benchmark of it peaks at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.base.dims import elements
 from trainledger.facts.allocator import CUDA
-from trainledger.facts.dtypes import BOOL, BF16, DTYPES, FP32, INT64, DType
-from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.operator_runs import HARNESSES, Harness
-from trainledger.ledger import aten, fused_head, nn, rules_liger
-from trainledger.ledger.activations import activation
-from trainledger.ledger.losses import torch_cross_entropy
-from trainledger.ledger.rules import Frame, Setting, rms_norm
-from trainledger.ledger.software import Software
-from trainledger.ledger.tape import EXTERNAL, Code, Prim, Step, Storage, Tape
+from trainledger.ledger.operator_writers import WRITERS, OperatorRun, Written
+from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import Backward, run_forward
-from trainledger.model.parts import ACTIVATIONS
-from trainledger.model.program import Norm, NormKind, Role, Weight
 
-FORWARD, BACKWARD, BOTH = "forward", "backward", "forward+backward"
+__all__ = ["OperatorRun", "operator_peak"]
+
+FORWARD, BACKWARD = "forward", "backward"
 ABOVE_INPUTS = "allocated_above_inputs"
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorRun:
-    """What was measured: shapes in elements, passes (`forward`, `backward` or both), which peak, on which device."""
-
-    operator: str
-    implementation: str
-    shape: Mapping[str, Any]
-    dtype: str | None = None
-    passes: str = BOTH
-    metric: str = "allocated_peak"
-    release: str = ""
-    device: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Written(NamedTuple):
-    """An operator on a tape: its inputs and weights (which need gradients), its result, further tensors it is given."""
-
-    tape: Tape
-    inputs: tuple[int, ...]
-    weights: tuple[int, ...]
-    result: int
-    given: tuple[int, ...] = ()
+THREADS = (FORWARD, BACKWARD)  # each has a workspace of its own for matrix products
 
 
 def operator_peak(run: OperatorRun) -> int | None:
-    """Bytes at the operator's peak; None when the program lacks the operator, its implementation or its benchmark."""
+    """Bytes at the operator's peak; None where the program lacks the operator, its implementation or its benchmark.
+
+    `allocated_peak` counts what the benchmark's process holds besides: inputs, weights, their gradients.
+    """
     writer, harness = WRITERS.get((run.operator, run.implementation)), HARNESSES.get(run.operator)
     if writer is None or harness is None:
         return None
@@ -60,4 +29,57 @@ def operator_peak(run: OperatorRun) -> int | None:
         written = writer(run)
     except (KeyError, TypeError, ValueError):
         return None  # the record does not say what the operator needs
-    return _peak(run, harness, written)
+    ahead, behind, saved = _walked(written, harness, run.metric == ABOVE_INPUTS)
+    if run.metric == ABOVE_INPUTS:
+        peaks = {FORWARD: ahead, BACKWARD: behind}
+        return peaks.get(run.passes, max(ahead, saved + behind))
+    return _held(written, harness) + max(ahead, saved + behind)
+
+
+def _bytes(t: Tape, value: int) -> int:
+    return CUDA.block(t.dtype[value].bytes_of(elements(t.dims[value])))
+
+
+def _held(written: Written, harness: Harness) -> int:
+    """What is there all the time: inputs, weights and their gradients, the gradients handed in, what is given."""
+    t = written.tape
+    inputs = sum(_bytes(t, value) for value in written.inputs)
+    weights = sum(_bytes(t, value) for value in written.weights)
+    scalar = all(elements(t.dims[value]) == 1 for value in written.results)
+    handed = 0 if scalar else inputs  # a gradient like the input
+    total = inputs + handed + (0 if written.over or harness.returns else inputs)
+    total += weights * max(harness.modules, 1) + weights
+    total += sum(CUDA.block(size) for size in written.given)
+    # a benchmark without a backward product needs but one thread's workspace
+    threads = THREADS if written.weights else THREADS[:1]
+    return total + (CUBLAS.default * len(threads) if written.products else 0)
+
+
+def _walked(written: Written, harness: Harness, fresh: bool) -> tuple[int, int, int]:
+    """Peaks of forward and of backward above what was there before each, and what forward leaves.
+
+    `fresh`: gradients of inputs and weights do not exist yet, so that new ones stay.
+    """
+    t = written.tape
+    forward = run_forward(t, frozenset(written.results), True)
+    back = Backward(t, dict(forward.held), frozenset(forward.held) if harness.retains else frozenset())
+    back.leaf = (lambda weight, storage: []) if fresh or harness.returns else (lambda weight, storage: [-storage - 1])
+    for value in written.results:
+        storage = t.store[value]
+        if elements(t.dims[value]) == 1 or t.dtype[value] != t.dtype[written.inputs[0]]:
+            back.events.append(back.seed(value, "gradient of the result") + 1)
+        else:
+            back.seed(value, "gradient of the result", 1)
+        back.refs.setdefault(storage, 1)
+    back.run(0, len(t.prims))
+    units = [CUDA.block(storage.size) for storage in t.storages]
+    high, left = _high(forward.events, units)
+    return high, _high(back.events, units)[0], left
+
+
+def _high(events: list[int], units: list[int]) -> tuple[int, int]:
+    total = high = 0
+    for event in events:
+        total += units[event - 1] if event > 0 else -units[-event - 1]
+        high = max(high, total)
+    return high, total

@@ -115,7 +115,8 @@ def document(answer: Estimate, origin: Origin, moment: str = "", rank: str = "")
         "global_batch": answer.global_batch,
         "verdict": verdict_data(answer),
         "draft": draft_data(origin),
-        "notes": list(answer.notes),
+        "notes": list(answer.notes.warnings),
+        "not_counted": list(answer.notes.uncounted),
     }
 
 

@@ -205,9 +205,8 @@ def taken(answer: Estimate, origin: Origin, width: int) -> Iterator[Section]:
     yield Section("Filled in: the plan format's own defaults", tuple(text))
     unused = tuple((one.path, one.why) for one in origin.ignored)
     yield Section("Ignored", (), ("key", "why"), unused)
-    uncounted = tuple(note for note in answer.notes if "not counted" in note)
-    yield Section("Notes", tuple(f"- {note}" for note in answer.notes if note not in uncounted))
-    yield Section("Not counted", tuple(f"- {note}" for note in uncounted))
+    yield Section("Notes", tuple(f"- {note}" for note in answer.notes.warnings))
+    yield Section("Not counted", tuple(f"- {note}" for note in answer.notes.uncounted))
 
 
 def shown_value(value: object) -> str:

@@ -1,0 +1,152 @@
+"""Attention kernels on a tape: sizes that can be worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import BF16, BOOL, FP16, FP32, DType
+from trainledger.facts.kernels_attention import Kernel
+from trainledger.ledger.attention import Call, handed
+from trainledger.ledger.fused import Site, tile, workspace
+from trainledger.ledger.tape import Tape
+from trainledger.ledger.walk import Backward, run_forward
+from trainledger.model.program import Attention
+
+BATCH, SEQUENCE, HEADS, HEAD = 2, 192, 4, 128
+SPEC = Attention(HEADS, HEADS, HEAD)
+QUERIES = 2 * BATCH * SEQUENCE * HEADS * HEAD
+
+
+def dims_of(heads: int, head: int = HEAD) -> Dims:
+    return (
+        Axis(Dim.BATCH, BATCH), Axis(Dim.SEQUENCE, SEQUENCE), Axis(Dim.HEADS, heads), Axis(Dim.HEAD_DIM, head)
+    )  # fmt: skip
+
+
+class Ran:
+    """One call of attention, forward and backward, on tensors that it does not own."""
+
+    def __init__(self, kernel: Kernel, spec: Attention = SPEC, dtype: DType = BF16, mask: bool = False, **site: str):
+        self.tape = tape = Tape()
+        q, k, v = (
+            tape.inherit(dims_of(heads, spec.head), dtype, True, name)
+            for name, heads in (("q", spec.heads), ("k", spec.kv_heads), ("v", spec.kv_heads))
+        )
+        square = (
+            Axis(Dim.BATCH, BATCH), Axis(Dim.ONE, 1), Axis(Dim.SEQUENCE, SEQUENCE), Axis(Dim.KEY_SEQUENCE, SEQUENCE)
+        )  # fmt: skip
+        given = tape.outside(square, BOOL, False) if mask else None
+        repeats = mask and spec.heads != spec.kv_heads
+        out = handed(tape, (q, k, v), spec, Call(given, Site(kernel, **site), repeats))
+        forward = run_forward(tape, frozenset({out, q, k, v}), saving=True)
+        self.born = {tape.storages[at - 1].name.split(": ")[-1]: tape.storages[at - 1].size for at in forward.events if at > 0}
+        self.kept = {tape.storages[at].name.split(": ")[-1]: tape.storages[at].size for at in forward.held}
+        back = Backward(tape, dict(forward.held), frozenset())
+        back.seed(out, "incoming")
+        back.run(0, len(tape.prims))
+        self.back = {}
+        for event in back.events:
+            if event > 0:
+                storage = tape.storages[event - 1]
+                self.back[storage.name.split(": ")[-1]] = storage.size
+
+
+@pytest.mark.parametrize("kernel", [Kernel.FLASH, Kernel.CUDNN, Kernel.PACKAGE, Kernel.FLEX, Kernel.EFFICIENT])
+def test_a_fused_kernel_keeps_its_inputs_output_and_a_number_a_row(kernel: Kernel) -> None:
+    ran = Ran(kernel)
+    assert [ran.kept[name] for name in ("q", "k", "v", "output")] == [QUERIES] * 4
+    assert ran.kept["logsumexp"] == 4 * BATCH * HEADS * SEQUENCE
+
+
+def test_the_random_state_lies_on_the_device_from_a_release_on() -> None:
+    def states(kernel: Kernel, torch: str) -> int:
+        return sum(name.startswith("random state") for name in Ran(kernel, torch=torch).kept)
+
+    assert [states(Kernel.FLASH, "2.13"), states(Kernel.FLASH, "2.6.0"), states(Kernel.CUDNN, "2.4.1")] == [2, 0, 2]
+    assert [states(Kernel.PACKAGE, "2.4.1"), states(Kernel.EFFICIENT, "2.13")] == [1, 0]
+
+
+def test_flash_backward_sums_query_gradients_in_fp32() -> None:
+    ran = Ran(Kernel.FLASH)
+    rows = 256  # 192 rounded up to 128
+    assert ran.back["softmax_d"] == 4 * BATCH * HEADS * rows
+    assert ran.back["sums of query gradients"] == 4 * BATCH * HEADS * rows * HEAD
+    assert "key gradients by query head" not in ran.back
+
+
+def test_flash_backward_of_grouped_heads_makes_gradients_for_every_query_head() -> None:
+    ran = Ran(Kernel.FLASH, replace(SPEC, kv_heads=2))
+    assert ran.kept["k"] == QUERIES // 2
+    assert ran.back["key gradients by query head"] == ran.back["value gradients by query head"] == QUERIES
+
+
+@pytest.mark.parametrize(("torch", "width"), [("2.4.1", 160), ("2.13", 192)])
+def test_wide_heads_are_rounded_by_release(torch: str, width: int) -> None:
+    ran = Ran(Kernel.FLASH, replace(SPEC, head=160), torch=torch)
+    assert ran.back["sums of query gradients"] == 4 * BATCH * HEADS * 256 * width
+
+
+def test_flash_pads_heads_to_eight() -> None:
+    ran = Ran(Kernel.FLASH, replace(SPEC, head=100))
+    assert ran.kept["padded"] == ran.kept["output"] == 2 * BATCH * SEQUENCE * HEADS * 104
+    assert ran.born["copy"] == 2 * BATCH * SEQUENCE * HEADS * 100
+
+
+def test_a_bool_mask_is_written_out_and_kept_by_every_call() -> None:
+    ran = Ran(Kernel.EFFICIENT, replace(SPEC, kv_heads=2), mask=True)
+    assert ran.kept["additive mask"] == 2 * BATCH * SEQUENCE * SEQUENCE
+    assert ran.kept["repeated heads"] == QUERIES
+
+
+def test_the_efficient_kernel_sums_wide_16_bit_output_in_fp32() -> None:
+    wide = Ran(Kernel.EFFICIENT, replace(SPEC, head=256))
+    assert wide.born["output sums"] == 4 * BATCH * SEQUENCE * HEADS * 256
+    assert "output sums" not in Ran(Kernel.EFFICIENT).born
+
+
+def test_delta_of_fp32_is_summed_from_a_product() -> None:
+    ran = Ran(Kernel.EFFICIENT, dtype=FP32)
+    assert ran.back["output times gradient"] == 2 * QUERIES
+    assert ran.back["delta"] == 4 * BATCH * HEADS * SEQUENCE
+    assert "output times gradient" not in Ran(Kernel.EFFICIENT).back
+
+
+@pytest.mark.parametrize(
+    ("head", "dtype", "architecture", "expected"),
+    [
+        (64, BF16, "sm80", (64, 64, 64)),
+        (96, BF16, "sm89", (128, 64, 96)),
+        (128, BF16, "sm90", (128, 128, 128)),
+        (128, BF16, "sm86", (64, 64, 128)),
+        (256, BF16, "sm89", (64, 64, 65536)),
+        (128, FP32, "sm80", (128, 64, 128)),
+        (64, FP16, "sm75", (64, 64, 64)),
+    ],
+)
+def test_tiles(head: int, dtype: DType, architecture: str, expected: tuple[int, int, int]) -> None:
+    row = tile(head, dtype, architecture)
+    assert (row.queries, row.keys, row.largest) == expected
+
+
+def test_the_workspace_holds_query_gradients_by_tile() -> None:
+    tiles = 2 * 1  # 192 rows in tiles of 128, 128 columns in tiles of 128
+    assert workspace(dims_of(HEADS), BF16, "sm90") == 4 * BATCH * HEADS * tiles * (4 + 128 * 128)
+
+
+def test_the_workspace_also_holds_key_and_value_gradients_where_registers_do_not() -> None:
+    tiles = 3 * 4  # 192 rows and 256 columns in tiles of 64
+    sums = 3 * 64 * (256 + 256)
+    assert workspace(dims_of(HEADS, 256), BF16, "sm89") == 4 * BATCH * HEADS * (sums + tiles * (4 + 64 * 64))
+
+
+def test_math_keeps_scores_and_copies_in_fp32() -> None:
+    ran = Ran(Kernel.MATH, replace(SPEC, kv_heads=2), torch="2.13")
+    scores = 4 * BATCH * HEADS * SEQUENCE * SEQUENCE
+    assert ran.kept["softmax"] == scores
+    assert ran.kept["scaled keys"] == ran.kept["repeated heads"] == 2 * QUERIES
+    assert ran.born["before masked rows are cleared"] == scores
+    older = Ran(Kernel.MATH, replace(SPEC, kv_heads=2), torch="2.4.1")
+    assert older.kept["softmax"] == scores // 2
