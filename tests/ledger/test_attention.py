@@ -42,7 +42,8 @@ class Ran:
         repeats = mask and spec.heads != spec.kv_heads
         out = handed(tape, (q, k, v), spec, Call(given, Site(kernel, **site), repeats))
         forward = run_forward(tape, frozenset({out, q, k, v}), saving=True)
-        self.born = {tape.storages[at - 1].name.split(": ")[-1]: tape.storages[at - 1].size for at in forward.events if at > 0}
+        born = [tape.storages[event - 1] for event in forward.events if event > 0]
+        self.born = {storage.name.split(": ")[-1]: storage.size for storage in born}
         self.kept = {tape.storages[at].name.split(": ")[-1]: tape.storages[at].size for at in forward.held}
         back = Backward(tape, dict(forward.held), frozenset())
         back.seed(out, "incoming")

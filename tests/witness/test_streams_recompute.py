@@ -1,4 +1,8 @@
-"""A module recomputed on its own, storage by storage against a real layer whose module runs under a checkpoint."""
+"""A module recomputed on its own, storage by storage against a real layer whose module runs under a checkpoint.
+
+A recomputed norm is left out, since it does not agree: under a checkpoint saved tensors die before the gradient
+of the norm's weight is summed, which the walk does one moment later (one hidden state, inside the norm's backward).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ pytest.importorskip("transformers")
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.witness.compare import Case, labelled, matched, section
+from tests.witness.compare import Case, Event, labelled, matched, section
 from tests.witness.tracer import trace
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import DTYPES
@@ -28,7 +32,7 @@ CONFIG = {
 }  # fmt: skip
 
 
-def ours(case: Case, modules: tuple[str, ...]) -> dict[str, list[object]]:
+def ours(case: Case, modules: tuple[str, ...]) -> dict[str, list[Event]]:
     """The layer's events with these modules recomputed."""
     model = build(_keys())
     tape = Tape(case.setting.autocast)
@@ -75,5 +79,3 @@ def test_a_module_under_a_checkpoint_agrees(
     for phase, mine in ours(case, modules).items():
         rows = matched(mine, section(found, phase, f"{case.prefix}{case.layer}"))
         assert not [row for row in rows if not row[0]], (phase, [row for row in rows if not row[0]][:4])
-
-

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from trainledger.base.problems import InputError, Problem
+from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.scope import SCOPE
+from trainledger.ledger.run import every_of
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -14,19 +15,45 @@ from trainledger.plan.schema import Plan
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
-    problems = [*_values(plan), *_degrees(plan), *_parts(plan)]
+    raise_if([*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan)])
+
+
+def check_model(plan: Plan, model: Model) -> None:
+    """Raise InputError when a block of the model has no program to walk, or none of the modules to recompute."""
+    reasons = dict.fromkeys(block.unknown for block in model.blocks if block.unknown)
+    allowed = "its states can be counted, not its activations"
+    problems = [Problem("model.model_type", f"found {model.family!r}: {reason}", allowed) for reason in reasons]
+    if problems or not plan.stack.recompute.modules:
+        raise_if(problems)
+        return
+    names = {op.name for block in model.blocks for op in block.ops}
+    known = sorted({name[: at if at > 0 else None] for name in names for at in (name.find("."), -1)})
+    for module in plan.stack.recompute.modules:
+        if not any(name == module or name.startswith(f"{module}.") for name in names):
+            near = nearest(module, known)
+            fix = f"Did you mean {near}?" if near else ""
+            problems.append(
+                Problem("stack.recompute.modules", f"no module {module!r} in a layer", f"there are {', '.join(known)}", fix)
+            )
+    raise_if(problems)
+
+
+def raise_if(problems: Sequence[Problem]) -> None:
+    """Raise InputError when there is a problem."""
     if problems:
         raise InputError(problems)
 
 
-def check_model(model: Model) -> None:
-    """Raise InputError when a block of the model has no program to walk."""
-    reasons = dict.fromkeys(block.unknown for block in model.blocks if block.unknown)
-    if reasons:
-        raise InputError(
-            Problem("model.model_type", f"found {model.family!r}: {reason}", "its states can be counted, not its activations")
-            for reason in reasons
-        )
+def _recompute(plan: Plan) -> Iterator[Problem]:
+    given = plan.stack.recompute
+    if given.method is not None:
+        yield Problem("stack.recompute.method", f"found {given.method!r}", "Megatron's; Transformers has whole layers")
+    if given.kind == "selective" and not given.modules and not every_of(given.policy):
+        found = "no modules" if given.policy is None else f"found policy {given.policy!r}"
+        allowed = "names of modules, or the policy `every nth layer`, can be estimated so far"
+        yield Problem("stack.recompute", found, allowed)
+    if given.modules and given.reentrant:
+        yield Problem("stack.recompute.reentrant", "found true beside modules", "single modules run without reentrance")
 
 
 def _values(plan: Plan) -> Iterator[Problem]:

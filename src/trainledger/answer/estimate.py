@@ -82,7 +82,7 @@ def estimate(plan: Plan) -> Estimate:
     """
     check(plan)
     model = build(plan.keys())
-    check_model(model)
+    check_model(plan, model)
     device = device_of(plan)
     architecture = architecture_of(device)
     ledger = rank_ledger(plan, model, architecture)

@@ -34,7 +34,8 @@ KERNEL_SETS: dict[str, KernelSet] = {
         KernelSet(
             "liger",
             _names(
-                "llama mistral mixtral gemma gemma2 gemma3_text glm4 gpt_oss granite olmo2 qwen2 qwen3 qwen3_moe smollm3 phi3"
+                "llama mistral mixtral gemma gemma2 gemma3_text glm4 gpt_oss granite olmo2 "
+                "qwen2 qwen3 qwen3_moe smollm3 phi3"
             ),
             frozenset(),
             _names("gemma2 gemma3_text olmo2 glm4"),
@@ -69,25 +70,48 @@ LIGER_NORM = NormGradient("0.4.0", Source("Liger-Kernel", "liger_kernel/ops/rms_
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessors:
-    """Streaming multiprocessors of a device, and threads that one holds."""
+    """Streaming multiprocessors of a device, and threads that one holds; (0, 0) where no device is known."""
 
     count: int
     threads: int
+    source: Source
 
 
-UNKNOWN_DEVICE = Multiprocessors(0, 0)
-_BIG, _SMALL = 2048, 1536
+_PAPERS = Source("NVIDIA CUDA C++ programming guide and architecture white papers", "multiprocessor counts")
+UNKNOWN_DEVICE = Multiprocessors(0, 0, _PAPERS)
+_BIG, _SMALL, _TURING = 2048, 1536, 1024
 MULTIPROCESSORS: dict[str, Multiprocessors] = {
-    "a100-80gb": Multiprocessors(108, _BIG),
-    "a100-40gb": Multiprocessors(108, _BIG),
-    "h100-80gb": Multiprocessors(132, _BIG),
-    "h100-pcie": Multiprocessors(114, _BIG),
-    "h200": Multiprocessors(132, _BIG),
-    "b200": Multiprocessors(148, _BIG),
-    "rtx3090": Multiprocessors(82, _SMALL),
-    "rtx4090": Multiprocessors(128, _SMALL),
+    name: Multiprocessors(count, threads, _PAPERS)
+    for name, count, threads in (
+        ("v100-16gb", 80, _BIG),
+        ("v100-32gb", 80, _BIG),
+        ("t4", 40, _TURING),
+        ("a10", 72, _SMALL),
+        ("a10g", 80, _SMALL),
+        ("a30", 56, _BIG),
+        ("a40", 84, _SMALL),
+        ("a100-40gb", 108, _BIG),
+        ("a100-80gb", 108, _BIG),
+        ("a100-80gb-pcie", 108, _BIG),
+        ("a800-80gb", 108, _BIG),
+        ("l4", 58, _SMALL),
+        ("l40", 142, _SMALL),
+        ("l40s", 142, _SMALL),
+        ("h100-80gb", 132, _BIG),
+        ("h100-pcie", 114, _BIG),
+        ("h800-80gb", 132, _BIG),
+        ("h20", 78, _BIG),
+        ("h200", 132, _BIG),
+        ("gh200-96gb", 132, _BIG),
+        ("b200", 148, _BIG),
+        ("rtx3090", 82, _SMALL),
+        ("rtx4080", 76, _SMALL),
+        ("rtx4090", 128, _SMALL),
+        ("rtx5090", 170, _SMALL),
+        ("rtx-a6000", 84, _SMALL),
+        ("rtx-6000-ada", 142, _SMALL),
+    )
 }
-MULTIPROCESSORS_SOURCE = Source("NVIDIA CUDA C++ programming guide and architecture white papers", "multiprocessor counts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,5 +128,10 @@ class Reduction:
 
 
 COLUMN_SUM = Reduction(
-    512, 4, 32, 16, 256, Source("PyTorch aten/src/ATen/native/cuda/Reduce.cuh", "setReduceConfig, global_memory_size", "v2.4 to v2.13")
+    512,
+    4,
+    32,
+    16,
+    256,
+    Source("PyTorch aten/src/ATen/native/cuda/Reduce.cuh", "setReduceConfig, global_memory_size", "v2.4 to v2.13"),
 )

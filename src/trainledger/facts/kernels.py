@@ -16,7 +16,8 @@ class ChunkedNorm:
 
 
 NORM = ChunkedNorm(
-    65536, Source("PyTorch aten/src/ATen/native/cuda/ForeachReduceOp.cu", "foreach_tensor_norm_cuda, kChunkSize", "v2.13")
+    65536,
+    Source("PyTorch aten/src/ATen/native/cuda/ForeachReduceOp.cu", "foreach_tensor_norm_cuda, kChunkSize", "v2.13"),
 )
 
 
@@ -59,5 +60,8 @@ class EmbeddingBackward:
 
 
 EMBEDDING_BACKWARD = EmbeddingBackward(
-    3072, 3, 2, 10, Source("PyTorch aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu", "v2.4.0 lines 252 to 318", "v2.4 to v2.13")
+    3072, 3, 2, 10,
+    Source(
+        "PyTorch aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu", "v2.4.0 lines 252 to 318", "v2.4 to v2.13"
+    ),
 )

@@ -1,4 +1,4 @@
-"""Fused attention kernels: how their sizes are rounded, their random state, and the tiles of the memory-efficient one."""
+"""Fused attention kernels: how sizes are rounded, their random state, and the tiles of the memory-efficient one."""
 
 from __future__ import annotations
 

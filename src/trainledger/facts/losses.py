@@ -25,7 +25,9 @@ def _transformers(note: str, version: str) -> Source:
 
 
 CAUSAL_LOSSES: tuple[CausalLoss, ...] = (
-    CausalLoss("4.49", False, False, _transformers("transformers/loss/loss_utils.py, ForCausalLMLoss", "4.49.0 to 5.24.0")),
+    CausalLoss(
+        "4.49", False, False, _transformers("transformers/loss/loss_utils.py, ForCausalLMLoss", "4.49.0 to 5.24.0")
+    ),
     CausalLoss("4.46", True, False, _transformers("transformers/loss/loss_utils.py, ForCausalLMLoss", "4.48.1")),
     CausalLoss("", True, True, _transformers("transformers/models/llama/modeling_llama.py, forward", "4.45.2")),
 )
@@ -100,18 +102,6 @@ CHUNKED_HEAD = ChunkedHead(
     4096, 32768, 7, 3, Source("TRL fused head", "trl/kernels/chunked_logprob.py, trl/trainer/utils.py", "1.16.0")
 )
 
-
-@dataclass(frozen=True, slots=True)
-class CutLoss:
-    """Cut cross-entropy: fp32 numbers per token and per vocabulary row, and int64 ones per row in backward."""
-
-    per_token: int
-    per_row: int
-    order: int
-    source: Source
-
-
-CUT_LOSS = CutLoss(2, 1, 1, Source("Apple ml-cross-entropy", "cut_cross_entropy/cce.py, cce_backward.py", "25.1"))
 
 Since = TypeVar("Since", CausalLoss, FusedLinear)
 

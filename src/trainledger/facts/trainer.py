@@ -22,7 +22,9 @@ TRAINER_BATCH = TrainerBatch(
     ("input_ids", "attention_mask", "labels"),
     "4.46",
     "accelerate",
-    Source("Transformers Trainer", "transformers/trainer.py, get_batch_samples; data/data_collator.py", "4.48.1, 5.24.0"),
+    Source(
+        "Transformers Trainer", "transformers/trainer.py, get_batch_samples; data/data_collator.py", "4.48.1, 5.24.0"
+    ),
 )
 
 

@@ -11,6 +11,7 @@ from itertools import zip_longest
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import BOOL, FP32, DType
+from trainledger.ledger.reduction import column_sum_work
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
 
 GRAD0 = (Step(Code.GRAD, 0),)
@@ -77,6 +78,15 @@ def temporary(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
     return len(t.storages) - 1
 
 
+def column_scratch(t: Tape, dims: Dims, kept: Dims) -> tuple[Step, ...]:
+    """Scratch memory of a sum over all rows that leaves one value a column; none for other sums."""
+    columns = elements(kept)
+    if columns == 1 or columns != dims[-1].size:
+        return ()
+    made = column_sum_work(t, elements(dims) // columns, columns, t.device)
+    return tuple(Step(code, 0, one) for code in (Code.BORN, Code.DEAD) for one in made)
+
+
 def gradients(t: Tape, ins: Sequence[int], dims: Dims, dtype: DType, passed: bool = False) -> tuple[Step, ...]:
     """Backward of an elementwise function: full-size gradients first, then reduced and cast to their inputs."""
     first: list[Step] = []
@@ -91,14 +101,15 @@ def gradients(t: Tape, ins: Sequence[int], dims: Dims, dtype: DType, passed: boo
         if not passed:
             full = temporary(t, dims, dtype, "gradient before reduction or cast")
             first.append(Step(Code.BORN, at, full))
+        scratch = column_scratch(t, dims, t.dims[value]) if small else ()
         if small and t.dtype[value] != dtype:
             reduced = temporary(t, t.dims[value], dtype, "reduced gradient before cast")
-            then.append(Step(Code.BORN, at, reduced))
+            then += [Step(Code.BORN, at, reduced), *scratch]
             if not passed:
                 then.append(Step(Code.DEAD, at, full))
             then += [Step(Code.GRAD, at), Step(Code.DEAD, at, reduced)]
         else:
-            then.append(Step(Code.GRAD, at))
+            then += [Step(Code.GRAD, at), *scratch]
             if not passed:
                 then.append(Step(Code.DEAD, at, full))
     return (*first, *then)
@@ -212,7 +223,7 @@ def rsqrt(t: Tape, x: int) -> int:
 
 
 def softmax(t: Tape, x: int, dtype: DType) -> int:
-    """Softmax in `dtype`; its result is saved. Only fp16 input is read as fp32 inside the kernel without a cast copy."""
+    """Softmax in `dtype`; its result is saved. Only fp16 is read as fp32 inside the kernel, without a cast copy."""
     fused = t.dtype[x].name == "fp16" and dtype == FP32
     y = x if fused else to(t, x, dtype)
     out = t.fresh(t.dims[x], dtype, t.grad[x], "softmax")

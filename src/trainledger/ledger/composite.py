@@ -17,7 +17,7 @@ from trainledger.model.program import Attention
 
 
 def composite(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None, torch: str) -> int:
-    """The result, [batch, sequence, heads, head dim], copied to token order. Keys and values may be repeated already."""
+    """The result, [batch, sequence, heads, head dim], copied to token order; keys and values may be repeated before."""
     newer = at_least(torch, COMPOSITE.since)
     v, k, q = (lowered(t, x) for x in reversed(qkv))
     low, dims = t.dtype[q], t.dims[q]

@@ -124,7 +124,7 @@ def _forward_work(t: Tape, dims: Dims, site: Site) -> tuple[int, ...]:
 
 def _backward(t: Tape, qkv: tuple[int, int, int], site: Site) -> tuple[Step, ...]:
     """Gradients of queries, keys and values, then what is alive only inside the kernel."""
-    q, k, v = qkv
+    q = qkv[0]
     dims = t.dims[q]
     grads = tuple(Step(Code.GRAD, at) for at in range(len(qkv)))
     if site.kernel is Kernel.EFFICIENT:
@@ -154,7 +154,8 @@ def _flash_work(t: Tape, qkv: tuple[int, int, int], site: Site) -> list[int]:
     ]
     if t.dims[k][-2].size != heads.size:
         wide = (batch, t.dims[k][1], heads, head)
-        names += [temporary(t, wide, t.dtype[q], f"kernel: {name} gradients by query head") for name in ("key", "value")]
+        for name in ("key", "value"):
+            names.append(temporary(t, wide, t.dtype[q], f"kernel: {name} gradients by query head"))
     return names
 
 
@@ -162,7 +163,8 @@ def _efficient_work(t: Tape, q: int, site: Site) -> tuple[Step, ...]:
     """Delta of every row and the workspace. In fp32 delta is summed from a product of output and gradient."""
     dims = t.dims[q]
     delta = temporary(t, rows_of(dims), FP32, "kernel: delta")
-    space = temporary(t, (Axis(Dim.ELEMENTS, workspace(dims, t.dtype[q], site.architecture)),), UINT8, "kernel: workspace")
+    size = Axis(Dim.ELEMENTS, workspace(dims, t.dtype[q], site.architecture))
+    space = temporary(t, (size,), UINT8, "kernel: workspace")
     made: tuple[Step, ...] = (Step(Code.BORN, 0, delta),)
     if t.dtype[q] == FP32:
         product = temporary(t, dims, FP32, "kernel: output times gradient")

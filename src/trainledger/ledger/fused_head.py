@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
-from trainledger.facts.dtypes import FP32, INT64, DType
-from trainledger.facts.losses import CHUNKED_HEAD, CUT_LOSS, FUSED_LINEAR, FusedLinear, of_release
+from trainledger.facts.dtypes import FP32, INT32, INT64, DType
+from trainledger.facts.losses import CHUNKED_HEAD, FUSED_LINEAR, FusedLinear, of_release
 from trainledger.ledger import aten
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
 
@@ -46,7 +46,10 @@ def _storage(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
 
 
 def _without_last(t: Tape, x: int, batch: int, copied: bool) -> int:
-    """Hidden states of all tokens but each sequence's last; a copy where the code asks for one of several."""
+    """Hidden states of all tokens but each sequence's last; a copy where the code asks for one of several. Tokens that
+    are rows of a matrix already are all taken."""
+    if len(t.dims[x]) < len(("batch", "sequence", "width")):
+        return x
     first, sequence, width = t.dims[x]
     short = aten.part(t, x, (first, Axis(Dim.SEQUENCE, sequence.size - 1), width))
     return aten.copy(t, short) if copied and batch > 1 else short
@@ -158,25 +161,3 @@ def _vocabulary_steps(t: Tape, shape: Shape, ins: tuple[int, ...], tile: Dims) -
     made = [Step(Code.GRAD, at) if cast[at] else Step(Code.GIVE, at, sums[at]) for at in trained]
     dead = [Step(Code.DEAD, 0, value) for value in (*(sums[at] for at in trained if cast[at]), *tiles)]
     return (*born, *made, *dead)
-
-
-def cut(t: Tape, inputs: Inputs) -> int:
-    """Cut cross-entropy: saves hidden states, weight and a few numbers per token; logits stay in the kernel."""
-    x = _without_last(t, inputs.hidden, inputs.batch, False)
-    shape = _shape(t, x, inputs.weight)
-    ins = tuple(value for value in (x, inputs.weight, inputs.bias) if value is not None)
-    numbers = [
-        t.fresh((Axis(Dim.TOKENS, shape.tokens),), FP32, False, "number of each token")
-        for _ in range(CUT_LOSS.per_token)
-    ]
-    numbers += [t.fresh((shape.vocab,), FP32, False, "mean logit of each row") for _ in range(CUT_LOSS.per_row)]
-    order = [_storage(t, (shape.vocab,), INT64, "order of the vocabulary") for _ in range(CUT_LOSS.order)]
-    grad = any(t.grad[value] for value in ins)
-    loss = t.fresh(ONE, FP32, grad, "loss")
-    steps = (
-        *(Step(Code.BORN, 0, value) for value in order),
-        *(Step(Code.GRAD, at) for at in range(len(ins))),
-        *(Step(Code.DEAD, 0, value) for value in order),
-    )
-    saves = (x, *numbers) if grad else ()
-    return t.run(Prim("cut cross-entropy", ins, (loss, *numbers), saves, steps, ()))

@@ -1,4 +1,5 @@
-"""The head and the loss on a tape: over all logits, over chunks of tokens (Liger) or of the vocabulary (TRL), or cut.
+"""The head and the loss on a tape: over all logits, over chunks of tokens (Liger) or of the
+vocabulary (TRL).
 
 Sources: transformers/loss/loss_utils.py; torch log_softmax and nll_loss, which save the log-probabilities, the target
 and the total weight; what the fused kernels make is in facts/losses.py.
@@ -11,7 +12,7 @@ from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
 from trainledger.ledger import aten, fused_head
 from trainledger.ledger.rules import Frame, lower
-from trainledger.ledger.software import CUT, FOAK, LIGER
+from trainledger.ledger.software import FOAK, LIGER
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Linear, Model, Op
 
@@ -51,8 +52,6 @@ def _fused(frame: Frame, head: Op, loss: str) -> int:
         frame.names[head.ins[0]], frame.need(head.spec.weight), frame.param(head.spec.bias), frame.setting.batch
     )
     tape.scope = "loss"
-    if CUT in software.kernels:
-        return fused_head.cut(tape, inputs)
     if loss == CHUNKED or (LIGER not in software.kernels and software.release("trl")):
         return fused_head.by_vocabulary(tape, inputs)
     return fused_head.by_tokens(tape, inputs, software.liger)

@@ -41,8 +41,9 @@ class Job:
 
     def frame(self) -> Frame:
         """A new tape to write on."""
-        run = self.run
-        return Frame(Tape(run.setting.autocast), run.setting, {}, self.trained, {}, software=for_family(run.software, self.model.family))
+        run, software = self.run, for_family(self.run.software, self.model.family)
+        tape = Tape(run.setting.autocast, software.device)
+        return Frame(tape, run.setting, {}, self.trained, {}, software=software)
 
     def line(self, account: Account, name: str, frame: Frame, value: int) -> int:
         """The line of a value that passes from one piece to another."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.kernels import EMBEDDING_BACKWARD
-from trainledger.ledger.aten import temporary, to
+from trainledger.ledger.aten import column_scratch, temporary, to
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
 
@@ -65,8 +65,17 @@ def _product(t: Tape, factors: tuple[int, int], dims: Dims, bias: int | None, co
     saves = ((x,) if t.grad[w] else ()) + ((w,) if t.grad[x] else ())
     # of more than two dims the input's gradient is a view of a flattened product, which cannot take another in place
     first = Step(code, 0)
-    steps = (Step(Code.GRAD, 1), first) if bias is None else (first, Step(Code.GRAD, 1), Step(Code.GRAD, len(ins) - 1))
+    steps: tuple[Step, ...] = (Step(Code.GRAD, 1), first)
+    if bias is not None:
+        steps = (first, Step(Code.GRAD, 1), Step(Code.GRAD, len(ins) - 1), *_bias_scratch(t, bias, out))
     return t.run(Prim("linear", ins, (out,), saves, steps, ()))
+
+
+def _bias_scratch(t: Tape, bias: int, out: int) -> tuple[Step, ...]:
+    """Scratch memory of the sum over tokens that a bias's gradient is."""
+    columns = elements(t.dims[bias])
+    rows = (Axis(Dim.ROWS, elements(t.dims[out]) // columns), Axis(Dim.COLUMNS, columns))
+    return column_scratch(t, rows, t.dims[bias]) if t.grad[bias] else ()
 
 
 def layer_norm(t: Tape, x: int, weight: int | None, bias: int | None) -> int:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
-from trainledger.facts.dtypes import BF16, BOOL, DTYPES, FP32, INT64, DType
+from trainledger.facts.dtypes import BOOL, DTYPES, FP32, INT64, DType
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
-from trainledger.ledger import aten, fused_head, rules_liger
+from trainledger.ledger import aten, fused_head, rotary, rules_liger
 from trainledger.ledger.losses import torch_cross_entropy
 from trainledger.ledger.nn import linear
 from trainledger.ledger.rules import Frame, Setting, lower
@@ -17,6 +17,8 @@ from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
 from trainledger.model.parts import ACTIVATIONS, gated
 from trainledger.model.program import Norm, NormKind, Op, Role, Rope, Weight
+
+ABOVE_INPUTS = "allocated_above_inputs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ class OperatorRun:
             product *= int(self.shape[name])
         return product
 
+    def tape(self) -> Tape:
+        """A new tape of a run on the device."""
+        return Tape(device=MULTIPROCESSORS.get(self.device, UNKNOWN_DEVICE))
+
     @property
     def element(self) -> DType:
         """The dtype of the inputs; fp32 where the record says none, as torch makes them."""
@@ -48,7 +54,8 @@ class OperatorRun:
 
 class Written(NamedTuple):
     """An operator on a tape: inputs and weights that need gradients, results, bytes that are given besides; whether the
-    input's gradient is laid over a tensor that is there already, and whether it runs matrix products."""
+    input's gradient is laid over a tensor that is there already, whether it runs matrix products, which other values
+    the benchmark names, and whether it measures the first repetition, with no gradients before."""
 
     tape: Tape
     inputs: tuple[int, ...]
@@ -57,11 +64,13 @@ class Written(NamedTuple):
     given: tuple[int, ...] = ()
     over: bool = False
     products: bool = False
+    kept: tuple[int, ...] = ()
+    first: bool = False
 
 
 def _input(t: Tape, name: str, dtype: DType, *sizes: tuple[Dim, int]) -> int:
-    dims = tuple(Axis(dim, size) for dim, size in sizes)
-    return t.outside(dims, dtype, True, Weight(name, dims))
+    t.scope = name
+    return t.outside(tuple(Axis(dim, size) for dim, size in sizes), dtype, True)
 
 
 def _liger(run: OperatorRun) -> Software:
@@ -88,7 +97,7 @@ def _weights(names: Mapping[str, int]) -> tuple[int, ...]:
 
 def rms_norm(run: OperatorRun) -> Written:
     """A norm of rows, its weight in fp32."""
-    t = Tape()
+    t = run.tape()
     x = _input(t, "x", run.element, (Dim.TOKENS, run.size("M")), (Dim.HIDDEN, run.size("H")))
     width = (Axis(Dim.HIDDEN, run.size("H")),)
     spec = Norm(NormKind.RMS, Weight("norm.weight", width, Role.NORM))
@@ -96,9 +105,20 @@ def rms_norm(run: OperatorRun) -> Written:
     return Written(t, (x,), _weights(names), (names["y"],), over=run.implementation != "huggingface")
 
 
+def add_rms_norm(run: OperatorRun) -> Written:
+    """A residual sum and its norm, both of them results."""
+    t = run.tape()
+    pair = [_input(t, "x", run.element, (Dim.TOKENS, run.size("M")), (Dim.HIDDEN, run.size("H"))) for _ in range(1 + 1)]
+    total = aten.add(t, pair[0], pair[1])
+    width = (Axis(Dim.HIDDEN, run.size("H")),)
+    spec = Norm(NormKind.RMS, Weight("norm.weight", width, Role.NORM))
+    names = _lowered(t, (Op("norm", spec, ("x",), ("y",), width),), total, run, (FP32, FP32))
+    return Written(t, tuple(pair), _weights(names), (names["y"], total))
+
+
 def layer_norm(run: OperatorRun) -> Written:
     """torch.nn.LayerNorm of rows."""
-    t = Tape()
+    t = run.tape()
     x = _input(t, "x", run.element, (Dim.TOKENS, run.size("M")), (Dim.HIDDEN, run.size("N")))
     width = (Axis(Dim.HIDDEN, run.size("N")),)
     spec = Norm(NormKind.LAYER, Weight("norm.weight", width, Role.NORM), Weight("norm.bias", width, Role.NORM))
@@ -108,7 +128,7 @@ def layer_norm(run: OperatorRun) -> Written:
 
 def gated_mlp(run: OperatorRun) -> Written:
     """A gated feed-forward layer without biases."""
-    t = Tape()
+    t = run.tape()
     hidden, act = (Axis(Dim.HIDDEN, run.size("hidden_size")),), ACTIVATIONS[str(run.shape["hidden_act"])]
     batch = run.size("bsz" if "bsz" in run.shape else "B")
     x = _input(t, "x", run.element, (Dim.BATCH, batch), (Dim.SEQUENCE, run.size("T")), (Dim.HIDDEN, hidden[0].size))
@@ -118,21 +138,20 @@ def gated_mlp(run: OperatorRun) -> Written:
 
 def rope(run: OperatorRun) -> Written:
     """Queries and keys of one sequence turned, seen by heads."""
-    t = Tape()
+    t = run.tape()
     hidden = run.size("H") if "H" in run.shape else run.size("hidden_size")
     length = run.size("T") if "T" in run.shape else run.size("seq_len")
     head = hidden // run.size("num_q_heads")
+    tokens, width = ((Dim.BATCH, 1), (Dim.SEQUENCE, length)), (Dim.HEAD_DIM, head)
     pair = tuple(
-        _input(t, name, run.element, (Dim.BATCH, 1), (Dim.SEQUENCE, length), (Dim.HEADS, run.size(heads)), (Dim.HEAD_DIM, head))
-        for name, heads in (("q", "num_q_heads"), ("k", "num_kv_heads"))
-    )  # fmt: skip
+        _input(t, name, run.element, *tokens, (Dim.HEADS, run.size(name)), width)
+        for name in ("num_q_heads", "num_kv_heads")
+    )
     one = Axis(Dim.ONE, 1)
     table: Dims = (one, Axis(Dim.SEQUENCE, length), one, Axis(Dim.ROPE_DIM, head))
     cos, sin = t.outside(table, run.element, False), t.outside(table, run.element, False)
     queries, keys = pair
     if run.implementation == "huggingface":
-        from trainledger.ledger import rotary
-
         outs = rotary.rope(t, Rope(head, head), (queries, keys), (cos, sin))
     else:
         outs = rules_liger.rope(t, (queries, keys), (cos, sin), (False, False))
@@ -143,7 +162,7 @@ def rope(run: OperatorRun) -> Written:
 
 def cross_entropy(run: OperatorRun) -> Written:
     """A loss over logits of all tokens."""
-    t = Tape()
+    t = run.tape()
     tokens = run.size("B", "T")
     x = _input(t, "logits", run.element, (Dim.TOKENS, tokens), (Dim.VOCAB, run.size("V")))
     target = t.outside((Axis(Dim.TOKENS, tokens),), INT64, False)
@@ -164,45 +183,44 @@ def cross_entropy(run: OperatorRun) -> Written:
 
 
 def head_and_loss(run: OperatorRun) -> Written:
-    """A head and its loss: apart, fused by chunks of tokens, or cut."""
-    t = Tape()
+    """A head and its loss: apart, or fused by chunks of tokens."""
+    t = run.tape()
     short = "BT" in run.shape
     tokens = run.size("BT" if short else "tokens")
     hidden = Axis(Dim.HIDDEN, run.size("H" if short else "hidden"))
     vocab = Axis(Dim.VOCAB, run.size("V" if short else "vocab"))
-    x = t.outside((Axis(Dim.TOKENS, tokens), hidden), run.element, True, Weight("x", (Axis(Dim.TOKENS, tokens), hidden)))
+    x = _input(t, "hidden states", run.element, (Dim.TOKENS, tokens), (Dim.HIDDEN, hidden.size))
     table = Weight("head.weight", (vocab, hidden), Role.HEAD)
     weight = t.outside(table.dims, run.element, True, table)
     target = t.outside((Axis(Dim.TOKENS, tokens),), INT64, False)
     inputs = fused_head.Inputs(x, weight, None, 0)
     if run.implementation == "liger":
         loss = fused_head.by_tokens(t, inputs, run.release)
-    elif run.implementation == "cut-cross-entropy":
-        loss = fused_head.cut(t, inputs)
     else:
-        loss = _apart(t, run, (x, weight), target)
+        return _apart(t, run, (x, weight), target)
     return Written(t, (x,), (weight,), (loss,), (INT64.bytes_of(tokens),), products=True)
 
 
-def _apart(t: Tape, run: OperatorRun, pair: tuple[int, int], target: int) -> int:
-    """The whole logits; Apple's benchmark caps them softly and takes the loss in fp32."""
+def _apart(t: Tape, run: OperatorRun, pair: tuple[int, int], target: int) -> Written:
+    """The whole logits; Apple's benchmark caps them softly and takes the loss in fp32, XTuner's keeps them by name."""
     logits = linear(t, pair[0], (*t.dims[pair[0]][:-1], t.dims[pair[1]][0]), pair[1])
-    read = logits
-    if run.operator == "linear_cross_entropy":
-        scaled = aten.scale(t, logits)
-        capped = aten.scale(t, aten.unary(t, "tanh", scaled, saves_out=True))
+    read, named = logits, run.operator == "linear_cross_entropy" and run.metric != ABOVE_INPUTS
+    if run.metric == ABOVE_INPUTS:
+        capped = aten.scale(t, aten.unary(t, "tanh", aten.scale(t, logits), saves_out=True))
         t.end([logits])
         read = aten.to(t, capped, FP32)
         logits = capped
     loss = torch_cross_entropy(t, read, target)
     t.end([read, logits])
-    return loss
+    given = (INT64.bytes_of(elements(t.dims[target])),)
+    return Written(t, pair[:1], pair[1:], (loss,), given, products=True, kept=(logits,) if named else (), first=named)
 
 
 WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     ("rms_norm", "huggingface"): rms_norm,
     ("rms_norm", "liger"): rms_norm,
     ("layer_norm", "huggingface"): layer_norm,
+    ("fused_add_rms_norm", "huggingface"): add_rms_norm,
     ("swiglu", "huggingface"): gated_mlp,
     ("swiglu", "liger"): gated_mlp,
     ("geglu", "huggingface"): gated_mlp,
@@ -213,6 +231,5 @@ WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     ("cross_entropy", "liger"): cross_entropy,
     ("fused_linear_cross_entropy", "huggingface"): head_and_loss,
     ("fused_linear_cross_entropy", "liger"): head_and_loss,
-    ("linear_cross_entropy", "cut-cross-entropy"): head_and_loss,
     ("linear_cross_entropy", "torch"): head_and_loss,
 }

@@ -6,14 +6,13 @@ from trainledger.base.dims import elements
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.operator_runs import HARNESSES, Harness
-from trainledger.ledger.operator_writers import WRITERS, OperatorRun, Written
+from trainledger.ledger.operator_writers import ABOVE_INPUTS, WRITERS, OperatorRun, Written
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import Backward, run_forward
 
 __all__ = ["OperatorRun", "operator_peak"]
 
 FORWARD, BACKWARD = "forward", "backward"
-ABOVE_INPUTS = "allocated_above_inputs"
 THREADS = (FORWARD, BACKWARD)  # each has a workspace of its own for matrix products
 
 
@@ -47,8 +46,9 @@ def _held(written: Written, harness: Harness) -> int:
     weights = sum(_bytes(t, value) for value in written.weights)
     scalar = all(elements(t.dims[value]) == 1 for value in written.results)
     handed = 0 if scalar else inputs  # a gradient like the input
-    total = inputs + handed + (0 if written.over or harness.returns else inputs)
-    total += weights * max(harness.modules, 1) + weights
+    before = not written.first  # gradients from earlier repetitions
+    total = inputs + handed + (inputs if before and not (written.over or harness.returns) else 0)
+    total += weights * max(harness.modules, 1) + (weights if before else 0)
     total += sum(CUDA.block(size) for size in written.given)
     # a benchmark without a backward product needs but one thread's workspace
     threads = THREADS if written.weights else THREADS[:1]
@@ -61,16 +61,17 @@ def _walked(written: Written, harness: Harness, fresh: bool) -> tuple[int, int, 
     `fresh`: gradients of inputs and weights do not exist yet, so that new ones stay.
     """
     t = written.tape
-    forward = run_forward(t, frozenset(written.results), True)
-    back = Backward(t, dict(forward.held), frozenset(forward.held) if harness.retains else frozenset())
-    back.leaf = (lambda weight, storage: []) if fresh or harness.returns else (lambda weight, storage: [-storage - 1])
+    forward = run_forward(t, frozenset((*written.results, *written.kept)), True)
+    named = frozenset(t.store[value] for value in written.kept)
+    back = Backward(t, dict(forward.held), frozenset(forward.held) if harness.retains else named)
+    stays = fresh or written.first or harness.returns
+    back.leaf = (lambda weight, storage: []) if stays else (lambda weight, storage: [-storage - 1])
     for value in written.results:
-        storage = t.store[value]
-        if elements(t.dims[value]) == 1 or t.dtype[value] != t.dtype[written.inputs[0]]:
-            back.events.append(back.seed(value, "gradient of the result") + 1)
-        else:
-            back.seed(value, "gradient of the result", 1)
-        back.refs.setdefault(storage, 1)
+        # the one handed in stays; where it is cast, so does the cast, which the graph's root holds
+        scalar = elements(t.dims[value]) == 1
+        storage = back.seed(value, "gradient of the result", 0 if scalar else 1)
+        if scalar or t.dtype[value] != t.dtype[written.inputs[0]]:
+            back.events.append(storage + 1)
     back.run(0, len(t.prims))
     units = [CUDA.block(storage.size) for storage in t.storages]
     high, left = _high(forward.events, units)

@@ -17,7 +17,7 @@ from trainledger.ledger import aten
 from trainledger.ledger.reduction import column_sum_work
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
-from trainledger.model.program import Act, Model, Multiply, Norm, NormKind, Op, Split, Weight
+from trainledger.model.program import Act, Model, Multiply, Norm, NormKind, Op, Weight
 
 RMS_KINDS = (NormKind.RMS, NormKind.RMS_ONE_PLUS, NormKind.RMS_LATE_CAST)
 
@@ -135,8 +135,6 @@ def rope(t: Tape, pair: tuple[int, int], tables: tuple[int, int], copied: tuple[
     """Queries and keys turned where they lie; `copied`: their gradients arrive head by head and are copied first."""
     outs = [t.alias(x) for x in pair]
     saves = tables if t.grad[pair[0]] or t.grad[pair[1]] else ()
-    steps = tuple(
-        Step(Code.GRAD, at) if copy else Step(Code.PASS, at, at) for at, copy in enumerate(copied)
-    )
+    steps = tuple(Step(Code.GRAD, at) if copy else Step(Code.PASS, at, at) for at, copy in enumerate(copied))
     t.run(Prim("rotary", (*pair, *tables), tuple(outs), saves, steps, ()))
     return outs

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
+from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least
-from trainledger.facts.kernels_attention import Kernel
 from trainledger.ledger.rules import Setting
 from trainledger.ledger.software import Software
 from trainledger.model.program import Role

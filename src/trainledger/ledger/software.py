@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 
-LIGER, FOAK, CUT = "liger", "foak", "cut-cross-entropy"
+LIGER, FOAK = "liger", "foak"
 
 
 @dataclass(frozen=True, slots=True)

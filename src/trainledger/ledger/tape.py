@@ -14,6 +14,7 @@ from typing import NamedTuple
 from trainledger.base.dims import Dims, elements
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.dtypes import DType
+from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.model.program import Weight
 
 EXTERNAL = -1
@@ -72,6 +73,7 @@ class Tape:
     __slots__ = (
         "autocast",
         "cached",
+        "device",
         "dims",
         "dtype",
         "ends",
@@ -84,8 +86,9 @@ class Tape:
         "store",
     )
 
-    def __init__(self, autocast: DType | None = None) -> None:
+    def __init__(self, autocast: DType | None = None, device: Multiprocessors = UNKNOWN_DEVICE) -> None:
         self.autocast = autocast
+        self.device = device
         self.dims: list[Dims] = []
         self.dtype: list[DType] = []
         self.grad: list[bool] = []

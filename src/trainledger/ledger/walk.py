@@ -213,6 +213,8 @@ class Backward:
             self.forget(prim)
         for storage in handed:
             self.drop(storage)
+        if len(new) > 1:  # a parameter's own node runs after this one has handed out all its gradients
+            new.sort(key=lambda one: one[0] in self.tape.leaf)
         for value, storage in new:
             self._accumulate(value, storage)
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trainledger.base.problems import Problem, nearest
+from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.facts.devices import find_device
 from trainledger.facts.names import PACKAGES
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
@@ -37,6 +38,19 @@ def findings(plan: Plan) -> Iterator[Finding]:
     yield from _trainable(plan)
     yield from _versions(plan)
     yield from _states(plan)
+    yield from _device(plan)
+
+
+def _device(plan: Plan) -> Iterator[Finding]:
+    """A device that is only named is one of those known."""
+    given = plan.device
+    if given is None or given.name is None or given.memory is not None:
+        return
+    try:
+        find_device(given.name)
+    except InputError as error:
+        for problem in error.problems:
+            yield Finding(problem, ("device", "device.name"))
 
 
 def _world(plan: Plan) -> Iterator[Finding]:
