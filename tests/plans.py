@@ -29,5 +29,7 @@ def plan_of(model: dict[str, Any] | str = LLAMA, **sections: Any) -> Plan:
         "device": "a100-80gb",
     }  # fmt: skip
     for name, section in sections.items():
-        data[name] = {**data[name], **section} if isinstance(data.get(name), dict) and isinstance(section, dict) else section
+        data[name] = (
+            {**data[name], **section} if isinstance(data.get(name), dict) and isinstance(section, dict) else section
+        )
     return draft_of(Document(data, {})).plan

@@ -42,7 +42,9 @@ def case(outcome: str, memory: int, assumed: bool = False) -> Case:
 
 def test_verdicts_against_what_happened() -> None:
     huge, tiny = 1 << 40, 1 << 20
-    found = accuracy([case("oom", huge), case("fits", tiny), case("fits", huge), case("oom", huge, assumed=True)]).verdicts
+    found = accuracy(
+        [case("oom", huge), case("fits", tiny), case("fits", huge), case("oom", huge, assumed=True)]
+    ).verdicts
     assert (found.n, found.false_fits, found.false_alarms, found.assumed) == (4, 1, 1, 1)
 
 

@@ -50,7 +50,9 @@ def test_without_a_device_there_is_no_verdict() -> None:
 
 
 def test_equal_data_parallel_ranks() -> None:
-    found = estimate(plan_of(parallel={"strategy": "ddp", "dp": 8, "world": 8}, batch={"micro_batch": 2, "accumulation": 4}))
+    found = estimate(
+        plan_of(parallel={"strategy": "ddp", "dp": 8, "world": 8}, batch={"micro_batch": 2, "accumulation": 4})
+    )
     assert (found.ranks, found.global_batch) == (8, 64)
 
 

@@ -54,7 +54,7 @@ def test_without_saving_a_temporary_dies_at_its_last_use() -> None:
 
 
 def test_an_early_stop_does_not_run_the_last_product() -> None:
-    tape, x, z = two_linears()
+    tape, x, _ = two_linears()
     again = run_forward(tape, frozenset({x}), saving=True, stop=early_stop(tape))
     assert names(tape, again.events) == ["+first: output"]
 

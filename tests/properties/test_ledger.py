@@ -31,7 +31,9 @@ plans = st.fixed_dictionaries(
         "precision": st.sampled_from(PRECISIONS),
         "optimizer": st.fixed_dictionaries(
             {
-                "name": st.sampled_from(["adamw", "sgd", "sgd-momentum", "adafactor", "lion", "adamw-8bit", "paged-adamw-8bit"]),
+                "name": st.sampled_from(
+                    ["adamw", "sgd", "sgd-momentum", "adafactor", "lion", "adamw-8bit", "paged-adamw-8bit"]
+                ),
                 "implementation": st.sampled_from(["foreach", "loop", "fused"]),
                 "grad_clip": st.sampled_from([None, 1.0]),
                 "in_backward": st.booleans(),
@@ -83,9 +85,7 @@ def test_the_second_step_ends_where_the_first_ended(sections: dict[str, Any]) ->
         first, second = moments.get(f"step 1: {name}"), moments.get(f"step 2: {name}")
         if first and second and name == "optimizer":
             small = {Account.LOGITS, Account.INPUTS}
-            kept = [
-                {(line, n) for line, n in one.live if lines[line].account not in small} for one in (first, second)
-            ]
+            kept = [{(line, n) for line, n in one.live if lines[line].account not in small} for one in (first, second)]
             assert kept[0] == kept[1]
 
 

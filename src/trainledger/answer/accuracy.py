@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from trainledger.base.problems import InputError
 from trainledger.facts.accuracy import TAIL
 
 METRICS = ("allocated_peak", "active_peak", "reserved_peak", "device_used")
+OPERATORS = "operators"
 FITS, TIGHT, TOO_LARGE = "fits", "tight", "does-not-fit"
 
 
@@ -36,6 +38,15 @@ class Case:
     outcome: str
     assumed: bool
     make: Callable[[], Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCase:
+    """One operator by itself: `make` gives its peak in bytes, or None where the program lacks the operator."""
+
+    id: str
+    reading: Reading
+    make: Callable[[], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +89,11 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Everything compared."""
+    """Everything compared; `skipped`: ids of operators that the program lacks."""
 
     rows: tuple[Row, ...]
     verdicts: Verdicts
+    skipped: tuple[str, ...] = ()
 
     @property
     def groups(self) -> dict[str, dict[str, Score]]:
@@ -91,9 +103,15 @@ class Accuracy:
             found.setdefault(row.group, {}).setdefault(row.metric, []).append(row)
         return {group: {metric: score(rows) for metric, rows in metrics.items()} for group, metrics in found.items()}
 
-    def worst(self, count: int) -> tuple[Row, ...]:
-        """The rows with the largest errors."""
-        return tuple(sorted(self.rows, key=lambda row: -abs(row.error))[:count])
+    def worst(self, count: int, estimated: bool = False) -> tuple[Row, ...]:
+        """The rows with the largest errors; with `estimated`, of those that did not fail."""
+        rows = [row for row in self.rows if not (estimated and row.failed)]
+        return tuple(sorted(rows, key=lambda row: -abs(row.error))[:count])
+
+    def refusals(self) -> tuple[tuple[str, str, int], ...]:
+        """Why records failed: group, the first reason, and how many rows."""
+        reasons = Counter((row.group, row.failed.partition(";")[0]) for row in self.rows if row.failed)
+        return tuple((group, reason, count) for (group, reason), count in reasons.items())
 
 
 def score(rows: Sequence[Row]) -> Score:
@@ -129,7 +147,9 @@ def expected_of(estimate: Estimate, metric: str) -> int:
     return amounts[metric]
 
 
-def accuracy(cases: Iterable[Case], report: Callable[[str], None] = lambda name: None) -> Accuracy:
+def accuracy(
+    cases: Iterable[Case], report: Callable[[str], None] = lambda name: None, operators: Sequence[OperatorCase] = ()
+) -> Accuracy:
     """Estimate every case and compare. `report` is told each case's id as it is done."""
     rows: list[Row] = []
     outcomes: list[tuple[Case, str | None]] = []
@@ -138,7 +158,16 @@ def accuracy(cases: Iterable[Case], report: Callable[[str], None] = lambda name:
         rows += [_row(case, reading, made, failed) for reading in case.readings]
         outcomes.append((case, made.verdict.outcome if made else None))
         report(case.id)
-    return Accuracy(tuple(rows), _verdicts(outcomes))
+    skipped: list[str] = []
+    for one in operators:
+        peak = one.make()
+        if peak is None:
+            skipped.append(one.id)
+        else:
+            reading, error = one.reading, error_of(peak, one.reading)
+            rows.append(Row(one.id, OPERATORS, reading.metric, reading.rank, peak, reading.size, error, ""))
+        report(one.id)
+    return Accuracy(tuple(rows), _verdicts(outcomes), tuple(skipped))
 
 
 def _made(case: Case) -> tuple[Estimate | None, str]:

@@ -33,7 +33,9 @@ def check_model(plan: Plan, model: Model) -> None:
             near = nearest(module, known)
             fix = f"Did you mean {near}?" if near else ""
             problems.append(
-                Problem("stack.recompute.modules", f"no module {module!r} in a layer", f"there are {', '.join(known)}", fix)
+                Problem(
+                    "stack.recompute.modules", f"no module {module!r} in a layer", f"there are {', '.join(known)}", fix
+                )
             )
     raise_if(problems)
 
@@ -95,7 +97,9 @@ def _parts(plan: Plan) -> Iterator[Problem]:
     if plan.adapter is not None:
         yield Problem("adapter", f"found {plan.adapter.kind!r}", "only full fine-tuning can be estimated so far")
     if plan.quantization is not None:
-        yield Problem("quantization", f"found {plan.quantization.kind!r}", "only weights as they are can be estimated so far")
+        yield Problem(
+            "quantization", f"found {plan.quantization.kind!r}", "only weights as they are can be estimated so far"
+        )
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
         if place is not None:

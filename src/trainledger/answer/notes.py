@@ -10,6 +10,7 @@ from trainledger.facts.device_rows import Device
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
+from trainledger.ledger.rank import EAGER, runs_eager
 from trainledger.model.program import Model
 from trainledger.plan.schema import Plan
 
@@ -24,7 +25,10 @@ class Notes:
 
 def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
     """Every note on a plan."""
-    return Notes(tuple([*_precision(plan), *_device(device)]), tuple([*_compile(plan), *_options(plan), *_further(model)]))
+    return Notes(
+        (*_precision(plan), *_attention(plan, model), *_device(device)),
+        (*_compile(plan), *_options(plan), *_further(model)),
+    )
 
 
 def _precision(plan: Plan) -> Iterator[str]:
@@ -32,6 +36,11 @@ def _precision(plan: Plan) -> Iterator[str]:
     master = DTYPES[precision.master] if precision.master else None
     for warning in warnings(DTYPES[precision.weights], master):
         yield f"precision: {warning.reason} ({warning.source})"
+
+
+def _attention(plan: Plan, model: Model) -> Iterator[str]:
+    if plan.stack.attention != EAGER and runs_eager(plan, model):
+        yield f"stack.attention: {plan.stack.attention} has no cap on scores, so {model.family} runs eager attention"
 
 
 def _compile(plan: Plan) -> Iterator[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
-    from trainledger.answer.accuracy import Accuracy, Case
+    from trainledger.answer.accuracy import Accuracy, Case, OperatorCase
     from trainledger.answer.estimate import Estimate
-    from trainledger.importers.records import Record
+    from trainledger.importers.records import OperatorRecord, Record
 
 
 def accuracy(
@@ -25,17 +26,17 @@ def accuracy(
     """How far estimates are from what runs measured, by group and metric, and how often the verdict was wrong."""
     from trainledger.answer.accuracy import accuracy as compare
 
-    cases = _cases(records, _engine(engine), _confidences(confidence), above)
-    result = compare(cases, _progress(len(cases)))
+    _check_engine(engine)
+    cases, operators = _cases(records, _confidences(confidence), above)
+    result = compare(cases, _progress(len([*cases, *operators])), operators)
     _print(result, as_json, markdown, worst)
 
 
-def _engine(name: str) -> str:
+def _check_engine(name: str) -> None:
     from trainledger.base.problems import InputError, Problem
 
     if name != "formula":
         raise InputError([Problem("--engine", f"found {name!r}", "formula can estimate records so far")])
-    return name
 
 
 def _confidences(least: str) -> str:
@@ -47,31 +48,67 @@ def _confidences(least: str) -> str:
     return "".join(one for one in CONFIDENCES if not least or one <= least.upper())
 
 
-def _cases(paths: list[str], engine: str, confidences: str, above: str) -> list[Case]:
+def _cases(paths: list[str], confidences: str, above: str) -> tuple[list[Case], list[OperatorCase]]:
     from trainledger.base.problems import InputError, Problem
-    from trainledger.base.units import parse_size
     from trainledger.importers.records import OperatorRecord, Record, read_records
 
-    try:
-        least = parse_size(above) if above else 0
-    except ValueError as error:
-        raise InputError([Problem("--above", str(error), "a size such as 8GB is needed")]) from None
+    least = _least(above)
     problems: list[Problem] = []
     cases: list[Case] = []
+    operators: list[OperatorCase] = []
     for path in paths:
         for record in read_records(path):
             if isinstance(record, Problem):
                 problems.append(record)
-            elif isinstance(record, Record) and record.confidence in confidences:
-                if (record.measured.size or least) >= least:
-                    cases.append(_case(record))
-            elif isinstance(record, OperatorRecord):
+            elif (record.measured.size or least) < least:
                 continue
+            elif isinstance(record, OperatorRecord):
+                operators.extend(_operator(record))
+            elif isinstance(record, Record) and record.confidence in confidences:
+                cases.append(_case(record))
     if problems:
         raise InputError(problems)
-    if not cases:
+    if not cases and not operators:
         raise InputError([Problem("", "no run record is left", "at least one is needed", "Loosen the filters.")])
-    return cases
+    return cases, operators
+
+
+def _least(above: str) -> int:
+    from trainledger.base.problems import InputError, Problem
+    from trainledger.base.units import parse_size
+
+    try:
+        return parse_size(above) if above else 0
+    except ValueError as error:
+        raise InputError([Problem("--above", str(error), "a size such as 8GB is needed")]) from None
+
+
+def _operator(record: OperatorRecord) -> list[OperatorCase]:
+    """The case of a record of one operator; none where it ran out of memory."""
+    from trainledger.answer.accuracy import OperatorCase, Reading
+
+    measured = record.measured
+    if measured.size is None:
+        return []
+
+    def make() -> int | None:
+        from trainledger.ledger.operators import OperatorRun, operator_peak
+
+        release = re.search(r"liger ([0-9.]+)", str(record.source.get("note", "")))
+        return operator_peak(
+            OperatorRun(
+                operator=record.operator,
+                implementation=record.implementation,
+                shape=record.shape,
+                dtype=record.dtype,
+                passes=record.passes,
+                metric=measured.metric,
+                release=release[1] if release else "",
+                device=str(record.device or ""),
+            )
+        )
+
+    return [OperatorCase(record.id, Reading(measured.metric, measured.size, measured.rounding, ""), make)]
 
 
 def _case(record: Record) -> Case:
@@ -129,6 +166,6 @@ def _print(result: Accuracy, as_json: bool, as_markdown: bool, worst: int) -> No
     if as_json:
         typer.echo(json.dumps(document(result), indent=1))
     elif as_markdown:
-        typer.echo(markdown(result, result.worst(worst)), nl=False)
+        typer.echo(markdown(result, result.worst(worst, estimated=True)), nl=False)
     else:
         typer.echo(text(result, result.worst(worst)))

@@ -46,7 +46,7 @@ class Allocator:
 
 _SOURCE = Source(
     "PyTorch c10/cuda/CUDACachingAllocator.cpp",
-    "kMinBlockSize, kSmallSize, kLargeBuffer, kMinLargeAlloc, kRoundLarge; round_size, get_allocation_size, should_split",
+    "kMinBlockSize, kSmallSize, kLargeBuffer, kMinLargeAlloc, kRoundLarge; get_allocation_size, should_split",
     "v2.4.0 to v2.13",
 )
 CUDA = Allocator(512, MIB, 10 * MIB, 2 * MIB, 20 * MIB, MIB, False, _SOURCE)

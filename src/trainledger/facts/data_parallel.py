@@ -23,7 +23,11 @@ DDP = DataParallel(
     250 * MIB,
     MIB,
     25 * MIB,
-    Source("PyTorch DistributedDataParallel", "torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp", "v2.4 to v2.13"),
+    Source(
+        "PyTorch DistributedDataParallel",
+        "torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp",
+        "v2.4 to v2.13",
+    ),
 )
 
 

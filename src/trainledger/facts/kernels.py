@@ -60,8 +60,9 @@ class EmbeddingBackward:
 
 
 EMBEDDING_BACKWARD = EmbeddingBackward(
-    3072, 3, 2, 10,
-    Source(
-        "PyTorch aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu", "v2.4.0 lines 252 to 318", "v2.4 to v2.13"
-    ),
+    3072,
+    3,
+    2,
+    10,
+    Source("PyTorch aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu", "v2.4.0 lines 252 to 318", "v2.4 to v2.13"),
 )

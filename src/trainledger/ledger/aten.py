@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.base.sources import Basis
 from trainledger.facts.dtypes import BOOL, FP32, DType
 from trainledger.ledger.reduction import column_sum_work
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
@@ -72,9 +73,9 @@ def copy(t: Tape, x: int, dims: Dims | None = None) -> int:
     return t.run(Prim("clone", (x,), (out,), (), PASS0, ()))
 
 
-def temporary(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
+def temporary(t: Tape, dims: Dims, dtype: DType, name: str, basis: Basis = Basis.COUNTED) -> int:
     """A storage that lives only inside a primitive; returns its number."""
-    t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}"))
+    t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}")._replace(basis=basis))
     return len(t.storages) - 1
 
 

@@ -41,8 +41,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """Events of one piece: forward, backward; deaths when the autocast region ends; outside names it saved; storages
-    that autograd holds after forward, and whether the input is one; whether the output needs a gradient (without, nothing runs backward)."""
+    """Events of one piece: forward, backward; deaths when the autocast region ends; outside names it saved.
+
+    `held`: storages that autograd holds after forward, and `keeps_input`: whether the input is one; `trains`: whether
+    the output needs a gradient (without, nothing runs backward).
+    """
 
     forward: tuple[int, ...]
     backward: tuple[int, ...]

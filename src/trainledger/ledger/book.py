@@ -51,7 +51,7 @@ class Book:
             number = self._index[key] = len(self.lines)
             source = ACCUMULATE if account is Account.GRADIENTS else AUTOGRAD
             unit = self.unit(storage.size, account)
-            self.lines.append(Line(account, name, storage.dims, storage.dtype, unit, Basis.COUNTED, source, why))
+            self.lines.append(Line(account, name, storage.dims, storage.dtype, unit, storage.basis, source, why))
         return number
 
     def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:

@@ -31,9 +31,7 @@ def bucket_sizes(gradients: Sequence[int], first: int, later: int) -> Iterator[i
 
 def bucket_line(book: Book, parameters: Sequence[Parameter], dtype: DType, cap: int) -> int:
     """The line of all buckets together; each is a block of its own. A `cap` of 0 means the default limits."""
-    sizes = [
-        dtype.bytes_of(elements(one.weight.dims)) for one in reversed(parameters) for _ in range(one.count)
-    ]
+    sizes = [dtype.bytes_of(elements(one.weight.dims)) for one in reversed(parameters) for _ in range(one.count)]
     buckets = list(bucket_sizes(sizes, cap or DDP.first_bucket, cap or DDP.bucket))
     unit = sum(book.unit(bucket, Account.BUCKETS) for bucket in buckets)
     count = sum(elements(one.weight.dims) * one.count for one in parameters)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.base.sources import Basis
 from trainledger.facts.dtypes import BOOL, FP32, INT64, UINT8, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.kernels_fused import EFFICIENT, FLASH, RANDOM, TILES, Tile
@@ -133,8 +134,9 @@ def _backward(t: Tape, qkv: tuple[int, int, int], site: Site) -> tuple[Step, ...
         names = [temporary(t, rows_of(dims), FP32, "kernel: delta")]
     elif site.kernel is Kernel.CUDNN:
         names = [
-            temporary(t, rows_of(dims), FP32, "kernel: softmax sums"),
-            temporary(t, dims, FP32, "kernel: sums of query gradients"),
+            # only what cuDNN's frontend asks for is known; its engines may ask for more
+            temporary(t, rows_of(dims), FP32, "kernel: softmax sums", Basis.ASSUMED),
+            temporary(t, dims, FP32, "kernel: sums of query gradients", Basis.ASSUMED),
         ]
     else:
         names = _flash_work(t, qkv, site)

@@ -210,7 +210,10 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], grad
     logits = frame.names.get("logits")
     named = [loss, logits] if job.run.keeps_logits and logits is not None else [loss]
     tape.end([*frame.names.values(), *tape.cached.values()])
-    lines = {tape.store[value]: job.line(Account.LOGITS, name, frame, value) for name, value in zip(NAMED, named)}
+    lines = {
+        tape.store[value]: job.line(Account.LOGITS, name, frame, value)
+        for name, value in zip(NAMED, named, strict=False)
+    }
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
     piece = Piece(tape, source, loss, "", known | lines, arriving, opening.gradient, {})
     walked = Walker(job.book, piece, leaves.first).plain(frozenset(named))

@@ -22,9 +22,11 @@ from trainledger.ledger.step import Extras, Updates, compose
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, fold
 from trainledger.model.counts import fits
-from trainledger.model.program import Linear, Model, Weight
+from trainledger.model.program import Attention, Linear, Model, Weight
 from trainledger.plan.schema import Plan
 
+EAGER = "eager"
+KEEPS_CAP = (EAGER, "unfused", "flash", "flex")  # implementations that cap scores themselves
 STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
 
 
@@ -45,6 +47,16 @@ def rank_ledger(plan: Plan, model: Model, architecture: str) -> Ledger:
     job = Job(book, model, run, lambda weight: weight not in left and wanted(weight))
     segments = compose(job, updates_of(plan), extras_of(plan, architecture))
     return Ledger(tuple(book.lines), fold(book.lines, segments))
+
+
+def runs_eager(plan: Plan, model: Model) -> bool:
+    """Whether the model's class refuses PyTorch's fused call, which has no cap on scores, and takes eager attention.
+
+    Source: transformers/models/gemma2/modeling_gemma2.py and integrations/sdpa_attention.py (5.24.0).
+    """
+    specs = (op.spec for block in model.blocks for op in block.ops)
+    capped = any(isinstance(spec, Attention) and spec.softcap for spec in specs)
+    return capped and plan.stack.attention not in KEEPS_CAP
 
 
 def trained_of(plan: Plan, model: Model) -> Trained:
@@ -88,7 +100,8 @@ def extras_of(plan: Plan, architecture: str) -> Extras:
     )
     ddp = parallel.strategy == "ddp"
     return Extras(
-        workspace=_configured(plan.stack.env.get("CUBLAS_WORKSPACE_CONFIG")) or (CUBLAS.large if large else CUBLAS.default),
+        workspace=_configured(plan.stack.env.get("CUBLAS_WORKSPACE_CONFIG"))
+        or (CUBLAS.large if large else CUBLAS.default),
         master=DTYPES[precision.master] if precision.master and precision.weights != precision.master else None,
         main_gradients=DTYPES[precision.main_gradients] if precision.main_gradients else None,
         buckets=ddp,

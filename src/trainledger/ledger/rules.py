@@ -241,4 +241,3 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
                 gone.append(names[name])
             names[name] = value
         tape.end(gone)
-

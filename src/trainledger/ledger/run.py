@@ -78,7 +78,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         recompute=_recompute(stack.recompute),
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
-        loss=stack.loss or "full-fp32",
+        loss=stack.loss,
         gradients=DTYPES[precision.gradients],
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", False)),

@@ -13,9 +13,9 @@ from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
 from trainledger.ledger.book import ACCUMULATE, MODELS
+from trainledger.ledger.buckets import bucket_line
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, Micro, micro
-from trainledger.ledger.buckets import bucket_line
 from trainledger.ledger.remainders import Fresh, bytes_of, remainder_line
 from trainledger.ledger.run import Run
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
@@ -54,16 +54,17 @@ def weights_of(model: Model) -> Iterator[tuple[str, Weight, int]]:
 def shared_weights(model: Model) -> frozenset[Weight]:
     """Weights that the head reads again (tied embeddings)."""
     own = set(model.embeddings)
-    return frozenset(
-        op.spec.weight for op in model.head.ops if isinstance(op.spec, Linear) and op.spec.weight in own
-    )
+    return frozenset(op.spec.weight for op in model.head.ops if isinstance(op.spec, Linear) and op.spec.weight in own)
 
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What lies beside the model: workspace bytes of one thread's matrix products, dtype of master weights and of a
-    second gradient buffer (None: there is none), whether gradients are reduced in buckets (of `bucket_cap` bytes; 0: the default), and as views of them,
-    whether the loss is scaled, and whether the optimizer steps as each gradient appears."""
+    """What lies beside the model.
+
+    Workspace bytes of one thread's matrix products; dtype of master weights and of a second gradient buffer (None:
+    there is none); whether gradients are reduced in buckets (of `bucket_cap` bytes; 0: the default), and as views of
+    them; whether the loss is scaled; whether the optimizer steps as each gradient appears.
+    """
 
     workspace: int
     master: DType | None = None
@@ -84,8 +85,17 @@ class _Steps:
     """Lines and segments of the run as they are put together."""
 
     __slots__ = (
-        "extras", "gradients", "ends", "job", "parameters", "segments", "shapes", "states", "temporaries",
-        "updates", "work",
+        "ends",
+        "extras",
+        "gradients",
+        "job",
+        "parameters",
+        "segments",
+        "shapes",
+        "states",
+        "temporaries",
+        "updates",
+        "work",
     )  # fmt: skip
 
     def __init__(self, job: Job, updates: Updates, extras: Extras) -> None:
@@ -119,9 +129,7 @@ class _Steps:
     def build(self) -> None:
         """Weights, buffers, master weights, buckets."""
         job, extras = self.job, self.extras
-        lines = [
-            (self._weight(prefix + weight.name, weight), count) for prefix, weight, count in weights_of(job.model)
-        ]
+        lines = [(self._weight(prefix + weight.name, weight), count) for prefix, weight, count in weights_of(job.model)]
         lines += remainder_line(job.book, Account.WEIGHTS, lines)
         lines += [
             (job.book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers
@@ -193,7 +201,6 @@ class _Steps:
         if not self.job.run.keeps_gradients:
             self._add(f"{name}: {OPTIMIZER}", deaths([*self.gradients, *self.ends]))
 
-
     def _gradient_ends(self, behind: int) -> tuple[tuple[int, int], ...]:
         """Unsplit ends of the gradients' blocks: of as much of them as exceeds the memory that the loss has taken."""
         book = self.job.book
@@ -243,9 +250,7 @@ def compose(job: Job, updates: Updates, extras: Extras) -> list[Segment]:
         for weight in shared
         if job.trained(weight)
     }
-    leaves = Leaves(
-        True, job.run.gradients, waiting, viewed, extras.passing, _stepping(updates, extras)
-    )
+    leaves = Leaves(True, job.run.gradients, waiting, viewed, extras.passing, _stepping(updates, extras))
     fresh = micro(job, leaves)
     again = None
     if job.run.accumulation > 1 or job.run.keeps_gradients:

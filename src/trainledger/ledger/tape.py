@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from trainledger.base.dims import Dims, elements
+from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.dtypes import DType
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
@@ -60,6 +61,7 @@ class Storage(NamedTuple):
     dtype: DType
     name: str
     weight: Weight | None = None
+    basis: Basis = Basis.COUNTED
 
     @classmethod
     def of(cls, dims: Dims, dtype: DType, name: str, weight: Weight | None = None) -> Storage:

@@ -48,7 +48,9 @@ def _layers(lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Iterator[tu
     return groupby(lines, key=itemgetter(1))
 
 
-def state_lines(book: Book, row: Optimizer, parameters: Sequence[Parameter], how: StateOptions) -> list[tuple[int, int]]:
+def state_lines(
+    book: Book, row: Optimizer, parameters: Sequence[Parameter], how: StateOptions
+) -> list[tuple[int, int]]:
     """Lines of the optimizer's states that lie in the device's allocator, with their copies."""
     result: list[tuple[int, int]] = []
     for parameter in parameters:
@@ -59,7 +61,13 @@ def state_lines(book: Book, row: Optimizer, parameters: Sequence[Parameter], how
             name = f"{state.kind.value} {state.part.value} of {parameter.name}"
             dims = parameter.weight.dims if state.elements == elements(parameter.weight.dims) else _flat(state.elements)
             line = Line(
-                Account.OPTIMIZER, name, dims, state.dtype, book.unit(state.bytes, Account.OPTIMIZER), Basis.COUNTED, row.source
+                Account.OPTIMIZER,
+                name,
+                dims,
+                state.dtype,
+                book.unit(state.bytes, Account.OPTIMIZER),
+                Basis.COUNTED,
+                row.source,
             )
             result.append((book.add(line), parameter.count))
     for table in shared_tensors(row):

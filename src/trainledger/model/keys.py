@@ -46,7 +46,9 @@ class Keys:
         """A number that is not negative."""
         value = self.raw(*names, default=default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-            self.problems.append(Problem(f"model.{names[0]}", f"found {value!r}", "a number that is not negative is needed"))
+            self.problems.append(
+                Problem(f"model.{names[0]}", f"found {value!r}", "a number that is not negative is needed")
+            )
             return 0.0
         return float(value)
 

@@ -26,6 +26,7 @@ def document(result: Accuracy) -> dict[str, Any]:
             for name in ("n", "false_fits", "false_alarms", "tight", "assumed", "failed")
         },
         "rows": [_row(row) for row in result.rows],
+        "skipped": list(result.skipped),
     }
 
 
@@ -74,6 +75,8 @@ def _worst(rows: Iterable[Row]) -> list[tuple[str, ...]]:
 def text(result: Accuracy, worst: Sequence[Row] = ()) -> str:
     """The table by group and metric, the verdicts, and the worst rows."""
     parts = [columns(HEAD, _table(result), right=NUMBERS), _verdicts(result)]
+    if result.skipped:
+        parts.append(f"operators that the program lacks, skipped: {len(result.skipped)} (--json lists them)")
     if worst:
         head = ("id", "metric", "error", "expected", "measured", "why it failed")
         parts.append(columns(head, _worst(worst)))
@@ -92,15 +95,23 @@ def markdown(result: Accuracy, worst: Sequence[Row]) -> str:
         "",
         *_markdown(HEAD, _table(result)),
         "",
-        _verdicts(result)[:1].upper() + _verdicts(result)[1:] + ".",
+        f"{_verdicts(result).capitalize()}. Operators that the program lacks: {len(result.skipped)}, left out above.",
         "",
-        "## Largest errors",
+        "## Largest errors of what was estimated",
         "",
-        *_markdown(("id", "metric", "error", "expected", "measured", "why it failed"), _worst(worst)),
+        *_markdown(("id", "metric", "error", "expected", "measured", ""), _worst(worst)),
     ]
+    refused = [(group, reason, str(count)) for group, reason, count in result.refusals()]
+    if refused:
+        lines += ["", "## Not estimated, by first reason", "", *_markdown(("group", "reason", "rows"), refused)]
     return "\n".join(lines) + "\n"
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    ruled = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    return [*ruled, *("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows)]
+    ruled = [_ruled(head), "|" + " --- |" * len(head)]
+    return [*ruled, *(_ruled(row) for row in rows)]
+
+
+def _ruled(cells: Sequence[str]) -> str:
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
