@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.plans import LLAMA, plan_of
-from trainledger.answer.estimate import estimate, states_of
+from trainledger.answer.estimate import device_of, estimate, states_of
 from trainledger.base.problems import InputError
 from trainledger.base.units import GIB
 
@@ -96,3 +96,14 @@ def test_an_unknown_model_type_is_refused_with_those_that_are_known() -> None:
 
 def test_low_precision_without_master_weights_is_warned_of() -> None:
     assert any("lose small updates" in note for note in estimate(plan_of()).notes.warnings)
+
+
+def test_a_device_of_ones_own_has_memory_tiers() -> None:
+    tiers = [
+        {"name": "SRAM", "bytes": "900MB", "bandwidth": "20TB"},
+        {"name": "host", "bytes": "512GB", "shared_by": 4},
+    ]
+    device = device_of(plan_of(device={"name": "mine", "memory": "48GiB", "tiers": tiers}))
+    assert device is not None
+    assert device.usable_bytes == 48 * GIB
+    assert [(tier.name, tier.shared_by) for tier in device.tiers] == [("device memory", 1), ("SRAM", 1), ("host", 4)]

@@ -10,9 +10,10 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import BF16, BOOL, FP16, FP32, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.ledger.attention import Call, handed
+from trainledger.ledger.engine import Backward
 from trainledger.ledger.fused import Site, tile, workspace
 from trainledger.ledger.tape import Tape
-from trainledger.ledger.walk import Backward, run_forward
+from trainledger.ledger.walk import run_forward
 from trainledger.model.program import Attention
 
 BATCH, SEQUENCE, HEADS, HEAD = 2, 192, 4, 128

@@ -8,8 +8,9 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP32, INT64
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
 from trainledger.ledger import aten, nn
+from trainledger.ledger.engine import Backward
 from trainledger.ledger.tape import Tape
-from trainledger.ledger.walk import Backward, run_forward
+from trainledger.ledger.walk import run_forward
 
 WIDTH, ENTRIES = 256, 5000
 

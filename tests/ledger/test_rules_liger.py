@@ -7,12 +7,13 @@ import pytest
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
+from trainledger.ledger.engine import Backward
 from trainledger.ledger.reduction import column_sum
 from trainledger.ledger.rules import Frame, Setting, lower
 from trainledger.ledger.rules_liger import for_family, replaces, untrained
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape
-from trainledger.ledger.walk import Backward, run_forward
+from trainledger.ledger.walk import run_forward
 from trainledger.model.build import build
 from trainledger.model.program import Role
 

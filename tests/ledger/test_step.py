@@ -78,7 +78,7 @@ def test_recompute_keeps_one_input_per_layer_and_reentrance_costs_a_result() -> 
         for kind in ("none", {"kind": "full", "reentrant": False}, {"kind": "full", "reentrant": True})
     )
     sizes = [at(found, "step 2: loss", Account.ACTIVATIONS) for found in (plain, stopped, reentrant)]
-    assert sizes[1] == sizes[2] < sizes[0] // 4
+    assert sizes[1] <= sizes[2] < sizes[0] // 4  # a graph's nodes hold the rotary tables of the step before
     layer = "step 2: backward of layer 2"
     tops = [next(m.allocated for m in found.ledger.moments if m.name == layer) for found in (stopped, reentrant)]
     assert tops[0] < tops[1]

@@ -7,8 +7,9 @@ import pytest
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP32
 from trainledger.ledger import aten, nn
+from trainledger.ledger.engine import Backward
 from trainledger.ledger.tape import Tape
-from trainledger.ledger.walk import Backward, early_stop, run_forward
+from trainledger.ledger.walk import early_stop, run_forward
 from trainledger.model.program import Weight
 
 TOKENS = (Axis(Dim.BATCH, 2), Axis(Dim.SEQUENCE, 512))

@@ -16,9 +16,10 @@ from typing import Any
 from tests.witness.tracer import Trace, rounded, trace
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BOOL, DTYPES, FP32
+from trainledger.ledger.engine import Backward
 from trainledger.ledger.rules import Frame, Setting, lower
 from trainledger.ledger.tape import Tape
-from trainledger.ledger.walk import Backward, run_forward
+from trainledger.ledger.walk import run_forward
 from trainledger.model.build import build
 from trainledger.model.program import Attention, Model, Op
 

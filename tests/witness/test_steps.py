@@ -39,6 +39,16 @@ MODELS: dict[str, dict[str, Any]] = {
     "gpt2": {"model_type": "gpt2", "vocab_size": 512, "n_positions": 64, "n_embd": 128, "n_layer": 3, "n_head": 4},
     "pythia": {"model_type": "gpt_neox", **WIDE},
     "opt": {"model_type": "opt", **BASE, "ffn_dim": 320, "max_position_embeddings": 64},
+    "phi": {"model_type": "phi", **WIDE},
+    "bert": {"model_type": "bert", **WIDE, "max_position_embeddings": 64, "architectures": ["BertForMaskedLM"]},
+    "gemma3": {
+        "model_type": "gemma3_text",
+        **GROUPED,
+        "head_dim": 32,
+        "pad_token_id": 0,
+        "sliding_window": 16,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
 }
 MIXED = {"weights": "fp32", "compute": "bf16", "autocast": True, "gradients": "fp32"}
 PURE = {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16"}
@@ -52,7 +62,9 @@ CASES = [
     *((model, "pure", "full", 1) for model in ("llama", "qwen2 tied", "gpt2", "opt")),
     *((model, "pure", "full-reentrant", 1) for model in ("llama", "qwen3")),
     *((model, "mixed", "none", 1) for model in ("llama", "gpt2", "qwen3")),
-    *((model, "mixed", "full", 1) for model in ("llama", "gemma")),
+    *((model, "mixed", "full", 1) for model in ("llama", "gemma", "phi", "gpt2")),
+    ("bert", "mixed", "full-reentrant", 1),
+    ("gemma3", "mixed", "full", 1),
     ("llama", "pure", "none", 2),
     ("qwen2 tied", "pure", "none", 2),
 ]
@@ -114,6 +126,7 @@ def test_phases(name: str, kind: str, recompute: str, accumulation: int) -> None
         accumulation=accumulation,
         steps=2,
         optimizer="adamw-foreach",
+        head="MaskedLM" if name == "bert" else "CausalLM",
     )
     real = theirs(traced)
     for phase in ("forward", "backward", "optimizer"):

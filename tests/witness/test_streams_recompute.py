@@ -20,10 +20,11 @@ from tests.witness.compare import Case, Event, labelled, matched, section
 from tests.witness.tracer import trace
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import DTYPES
+from trainledger.ledger.engine import Backward
 from trainledger.ledger.regions import regions_of, run_back
 from trainledger.ledger.rules import Frame, lower
 from trainledger.ledger.tape import Tape
-from trainledger.ledger.walk import Backward, run_forward
+from trainledger.ledger.walk import run_forward
 from trainledger.model.build import build
 
 CONFIG = {

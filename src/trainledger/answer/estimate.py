@@ -110,7 +110,8 @@ def device_of(plan: Plan) -> Device | None:
     given = plan.device
     if given is None:
         return None
-    return device_from({"name": given.name or "device", "memory": given.memory})
+    tiers = [tier.model_dump() for tier in given.tiers]
+    return device_from({"name": given.name or "device", "memory": given.memory, "tiers": tiers})
 
 
 def architecture_of(device: Device | None) -> str:

@@ -113,7 +113,7 @@ def gradients(t: Tape, ins: Sequence[int], dims: Dims, dtype: DType, passed: boo
             then += [Step(Code.GRAD, at), *scratch]
             if not passed:
                 then.append(Step(Code.DEAD, at, full))
-    return (*first, *then)
+    return (*first, Step(Code.LEFT), *then) if then else tuple(first)
 
 
 def mul(t: Tape, x: int, y: int, name: str = "product") -> int:

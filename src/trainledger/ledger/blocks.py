@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from trainledger.base.dims import Dim, Dims
 from trainledger.ledger.book import Book, translate
+from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.regions import Region, run_back
 from trainledger.ledger.tape import EXTERNAL, Tape
-from trainledger.ledger.walk import Backward, Forward, LeafRule, early_stop, run_forward
+from trainledger.ledger.walk import Forward, early_stop, run_forward
 from trainledger.lines.line import Account
 
 WHOLE = "one per trained weight, from its first backward until it is set to none"
@@ -141,7 +142,7 @@ class Walker:
         return Walked(ahead, self._backward(back, (), again), loose, outside, held, keeps, True)
 
     def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset()) -> Walked:
-        """The whole piece is recomputed in backward; its input and all outside values are kept until then."""
+        """The whole piece is recomputed in backward; its input and the outside values that it reads are kept till then."""
         piece, tape = self.piece, self.piece.tape
         if not tape.grad[piece.target] or not any(prim.saves for prim in tape.prims):
             return self.plain(keep)
@@ -151,13 +152,15 @@ class Walker:
         ahead = translate(forward.events, self.lines.of)
         loose = self._loose(casts, forward)
         behind = self._reentrant() if reentrant else self._stopped()
-        outside = frozenset(piece.outside.values())
+        used = {value for prim in tape.prims for value in prim.ins}
+        outside = frozenset(name for value, name in piece.outside.items() if value in used)
         return Walked(ahead, behind, loose, outside, frozenset({tape.store[piece.source]}), True, True)
 
     def _stopped(self) -> tuple[int, ...]:
         piece, tape = self.piece, self.piece.tape
         again = run_forward(tape, frozenset({piece.source}), saving=True, stop=early_stop(tape))
         back = self._back(again, named=True)
+        back.unpacked = True
         saving = [at for at, prim in enumerate(tape.prims) if prim.saves]
         back.run(saving[-1] + 1, len(tape.prims))
         before = [*back.events, *again.events]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainledger.facts.dtypes import DType
-from trainledger.ledger.walk import Backward, LeafRule
+from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.model.program import Weight
 
 

@@ -138,6 +138,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Walked:
         value = tape.outside(pro.tape.dims[pro.names[name]], pro.tape.dtype[pro.names[name]], False)
         frame.names[name] = value
         outside[value] = name
+    if kind.recompute == "reentrant":
+        tape.leaves.add(source)
     lower(frame, block.ops)
     target = frame.names["h"]
     tape.end([source, *tape.cached.values(), *(value for value in frame.names.values() if value != target)])
@@ -168,13 +170,17 @@ def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[tuple[Walked, in
     return [(walked[kind], len(list(group))) for kind, group in groupby(kinds)]
 
 
-def _behind(layers: list[tuple[Walked, int]]) -> list[Segment]:
-    """The layers' backward, last to first: a run of equal ones as its last, those between, and its first, since the
-    largest moment of a run is at one of its ends."""
+def _behind(layers: list[tuple[Walked, int]], kept: dict[str, int]) -> list[Segment]:
+    """The layers' backward, last to first: a run of equal ones as its last, those between, and its first.
+
+    The largest moment of a run is at one of its ends. Of `kept` names (lines), each dies with the first layer that
+    saved it.
+    """
     segments: list[Segment] = []
     top = sum(count for _, count in layers) - 1
-    for walked, count in reversed(layers):
+    for at, (walked, count) in reversed(list(enumerate(layers))):
         low = top - count + 1
+        earlier = frozenset().union(*(one.outside for one, _ in layers[:at]))
         segments.append(Segment(f"{BACKWARD} of layer {top}", walked.backward))
         between = top - low - 1
         if between > 0:
@@ -182,6 +188,8 @@ def _behind(layers: list[tuple[Walked, int]]) -> list[Segment]:
             segments.append(Segment(name, walked.backward, between))
         if low < top:
             segments.append(Segment(f"{BACKWARD} of layer {low}", walked.backward))
+        done = tuple(-line - 1 for name, line in kept.items() if name in walked.outside - earlier)
+        segments.append(Segment(f"{BACKWARD} of layer {low}", done))
         top = low - 1
     return segments
 
@@ -239,7 +247,11 @@ def micro(job: Job, leaves: Leaves) -> Micro:
     loose = tuple(event for walked, count in layers for event in walked.loose * count)
     forward.append(Segment(LOSS, (*loose, *closing.walked.loose)))
     started = (closing.arriving + 1, *closing.walked.backward) if closing.walked.trains else ()
-    backward = [Segment(f"{BACKWARD} of the loss", started), *_behind(layers)]
-    kept = tuple(-line - 1 for name, line in opening.free.items() if name in saved)
-    backward.append(Segment(f"{BACKWARD} of the embedding", (*kept, *opening.walked.backward)))
-    return Micro(tuple(forward), tuple(backward), closing.named)
+    kept = {name: line for name, line in opening.free.items() if name in saved}
+    named = closing.named
+    if job.run.recompute == "reentrant" and not job.run.trainer:
+        # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
+        kept, named = {}, (*named, *kept.values())
+    backward = [Segment(f"{BACKWARD} of the loss", started), *_behind(layers, kept)]
+    backward.append(Segment(f"{BACKWARD} of the embedding", opening.walked.backward))
+    return Micro(tuple(forward), tuple(backward), named)

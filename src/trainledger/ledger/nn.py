@@ -20,6 +20,10 @@ def lowered(t: Tape, x: int) -> int:
     if low is None or t.dtype[x] != FP32:
         return x
     weight = t.leaf.get(x)
+    if x in t.leaves and t.grad[x]:  # the input that a reentrant checkpoint detaches is a leaf too
+        if x not in t.casts:
+            t.casts[x] = to(t, x, low)
+        return t.casts[x]
     if weight is None or not t.grad[x]:
         return to(t, x, low)
     if weight not in t.cached:

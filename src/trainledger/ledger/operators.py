@@ -6,9 +6,10 @@ from trainledger.base.dims import elements
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.operator_runs import HARNESSES, Harness
+from trainledger.ledger.engine import Backward
 from trainledger.ledger.operator_writers import ABOVE_INPUTS, WRITERS, OperatorRun, Written
 from trainledger.ledger.tape import Tape
-from trainledger.ledger.walk import Backward, run_forward
+from trainledger.ledger.walk import run_forward
 
 __all__ = ["OperatorRun", "operator_peak"]
 

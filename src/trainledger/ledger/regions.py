@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from trainledger.ledger.engine import Backward, rerun
 from trainledger.ledger.tape import EXTERNAL, Tape
-from trainledger.ledger.walk import Backward, rerun
 
 Mark = tuple[str, int, int]  # an operation's name, its first primitive, and the one after its last
 
@@ -67,6 +67,8 @@ def _remade(back: Backward, region: Region) -> set[int]:
         return set()
     back.run(saving[-1] + 1, region.last)
     events = rerun(back, region.first, saving[-1])
+    back.unpacked = True
     back.run(saving[0], saving[-1] + 1, region.inputs)
+    back.unpacked = False
     back.run(region.first, saving[0])
     return {event - 1 for event in events if event > 0}

@@ -32,6 +32,7 @@ class Code(IntEnum):
     VIEW = 5  # as GRAD, but a view of a product: another cannot be added to it in place
     SEEN = 6  # as PASS, but through a view: another cannot be added to it in place
     TURN = 7  # what was saved becomes the gradient of an input, in place
+    LEFT = 8  # the function has returned; what follows (casts, reductions) is the engine's
 
 
 class Step(NamedTuple):
@@ -75,6 +76,7 @@ class Tape:
     __slots__ = (
         "autocast",
         "cached",
+        "casts",
         "device",
         "dims",
         "dtype",
@@ -82,6 +84,7 @@ class Tape:
         "grad",
         "inherited",
         "leaf",
+        "leaves",
         "prims",
         "scope",
         "storages",
@@ -97,6 +100,8 @@ class Tape:
         self.store: list[int] = []
         self.leaf: dict[int, Weight] = {}
         self.cached: dict[Weight, int] = {}
+        self.casts: dict[int, int] = {}  # of leaves that are no parameters
+        self.leaves: set[int] = set()
         self.inherited: list[int] = []
         self.storages: list[Storage] = []
         self.prims: list[Prim] = []

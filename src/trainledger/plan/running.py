@@ -120,11 +120,21 @@ class Stack(Section):
     options: dict[str, Any] = Field(default_factory=dict, description="The framework's own switches that move memory.")
 
 
+class MemoryTier(Section):
+    """A further memory that a device can place tensors in."""
+
+    name: Text = Field(description="What the memory is called.")
+    bytes: Size = Field(description="How much of it there is.")
+    bandwidth: Size = Field(None, description="Bytes per second; null when not known.")
+    shared_by: Degree = Field(1, description="How many devices share it.")
+
+
 class Device(Section):
     """The device of every rank. A bare name may stand for the mapping."""
 
-    name: Text | None = Field(None, description="A named device.")
+    name: Text | None = Field(None, description="A named device, or a name of your own beside its memory.")
     memory: Size = Field(None, description="Usable bytes, where they are not those of the named device.")
+    tiers: tuple[MemoryTier, ...] = Field((), description="Further memories of a device of your own.")
 
     @model_validator(mode="before")
     @classmethod

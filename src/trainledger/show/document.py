@@ -188,6 +188,10 @@ def _device(device: Device | None) -> dict[str, Any] | None:
     return {
         "name": device.name, "usable_bytes": device.usable_bytes, "basis": device.basis.value,
         "source": str(device.source),
+        "tiers": [
+            {"name": tier.name, "bytes": tier.bytes, "bandwidth": tier.bandwidth, "shared_by": tier.shared_by}
+            for tier in device.tiers
+        ],
     }  # fmt: skip
 
 

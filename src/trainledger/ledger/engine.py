@@ -1,0 +1,206 @@
+"""Births and deaths of storages while a tape runs backward, as PyTorch's autograd engine does it.
+
+Order of the engine: a node runs when all gradients of its output have arrived, the latest-made node first; the
+incoming gradient is freed when its function returns, then what it saved, then the new gradients are added to the
+buffers of the nodes before it (in place when nobody else holds the older one), and parameters take theirs at once.
+Source: torch/csrc/autograd/engine.cpp, input_buffer.cpp, functions/accumulate_grad.h (v2.4 to v2.13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from trainledger.base.dims import Dims
+from trainledger.facts.dtypes import DType
+from trainledger.ledger.tape import EXTERNAL, Code, Prim, Storage, Tape
+from trainledger.ledger.walk import Events, births, deaths, save, saves_result, unwind
+from trainledger.model.program import Weight
+
+LeafRule = Callable[[Weight, int], list[int]]
+
+
+class Backward:
+    """The engine's state while one tape runs backward. `leaf` says what happens to a parameter's new gradient:
+    it is given the parameter and the gradient's storage number, and returns the events that follow."""
+
+    __slots__ = (
+        "events",
+        "first",
+        "given",
+        "grads",
+        "held",
+        "leaf",
+        "named",
+        "owned",
+        "refs",
+        "tape",
+        "unpacked",
+        "viewed",
+    )
+
+    def __init__(self, tape: Tape, held: dict[int, int], named: frozenset[int]) -> None:
+        self.tape = tape
+        self.held = held
+        self.named = named  # storages that something besides autograd still holds
+        self.leaf: LeafRule = lambda weight, storage: []
+        self.events: Events = []
+        self.grads: dict[int, int] = {}
+        self.refs: dict[int, int] = {}
+        self.owned: dict[int, Weight] = {}
+        self.given: dict[int, int] = {}  # storages of other tapes, by their line
+        self.viewed: set[int] = set()
+        self.first = EXTERNAL
+        self.unpacked = False  # saved tensors were made again, and belong to the function that unpacks them
+
+    def seed(self, value: int, name: str, extra: int = 0) -> int:
+        """The gradient of a value arrives from outside; `extra` holders keep it from being added to in place."""
+        storage = self._storage(value, name)
+        self.grads[value] = storage
+        self.refs[storage] = 1 + extra
+        self.first = storage
+        return storage
+
+    def foreign(self, dims: Dims, dtype: DType, name: str, weight: Weight | None = None) -> int:
+        """A storage that the tape itself does not make; its events are the caller's."""
+        self.tape.storages.append(Storage.of(dims, dtype, name, weight))
+        return len(self.tape.storages) - 1
+
+    def _storage(self, value: int, name: str = "") -> int:
+        tape = self.tape
+        weight = tape.leaf.get(value)
+        like = tape.storages[tape.store[value]].name if tape.store[value] != EXTERNAL else ""
+        label = name or f"gradient of {weight.name if weight else like or 'input'}"
+        tape.storages.append(Storage.of(tape.dims[value], tape.dtype[value], label, weight))
+        return len(tape.storages) - 1
+
+    def release(self, storage: int) -> None:
+        """One holder of a gradient lets go."""
+        self.refs[storage] -= 1
+        if not self.refs[storage]:
+            self.events.append(-storage - 1)
+
+    def run(self, first: int, last: int, handed: Sequence[int] = ()) -> None:
+        """Run the nodes of primitives `last - 1` down to `first`; `handed`: storages that a checkpoint lets go of with
+        what the first primitive saved."""
+        prims = self.tape.prims
+        for at in range(last - 1, first - 1, -1):
+            self._node(prims[at], handed if at == first else ())
+
+    def _node(self, prim: Prim, handed: Sequence[int]) -> None:
+        incoming = [self.grads.pop(value, EXTERNAL) for value in prim.outs]
+        arrived = [storage for storage in incoming if storage != EXTERNAL]
+        new = self._function(prim, incoming) if arrived else []
+        for storage in arrived:
+            self.release(storage)
+        if prim.saves and not (self.unpacked and any(step.code is Code.LEFT for step in prim.steps)):
+            self.forget(prim)
+        for storage in handed:
+            self.drop(storage)
+        if len(new) > 1:  # a parameter's own node runs after this one has handed out all its gradients
+            new.sort(key=lambda one: one[0] in self.tape.leaf)
+        for value, storage in new:
+            self._accumulate(value, storage)
+
+    def _function(self, prim: Prim, incoming: list[int]) -> list[tuple[int, int]]:
+        new: list[tuple[int, int]] = []
+        for code, at, what in prim.steps:
+            if code is Code.GRAD or code is Code.VIEW:
+                value = prim.ins[at]
+                if self.tape.grad[value]:
+                    storage = self._storage(value)
+                    self.events.append(storage + 1)
+                    self.refs[storage] = 1
+                    new.append((value, storage))
+                    if code is Code.VIEW:
+                        self.viewed.add(storage)
+            elif code is Code.PASS or code is Code.SEEN:
+                value, passed = prim.ins[at], incoming[what]
+                if self.tape.grad[value] and passed != EXTERNAL:
+                    self.refs[passed] += 1
+                    new.append((value, passed))
+                    if code is Code.SEEN:
+                        self.viewed.add(passed)
+            elif code is Code.BORN:
+                self.events.append(what + 1)
+            elif code is Code.DEAD:
+                self.events.append(-what - 1)
+            elif code is Code.TURN:
+                new += self._turned(prim.ins[at], what)
+            elif code is Code.LEFT:
+                if self.unpacked:
+                    self.forget(prim)
+            elif self.tape.grad[prim.ins[at]]:
+                self.refs[what] = 1
+                new.append((prim.ins[at], what))
+            else:
+                self.events.append(-what - 1)
+        return new
+
+    def drop(self, storage: int) -> None:
+        """A checkpoint lets go of a storage that it was handed."""
+        self.held[storage] -= 1
+        if not self.held[storage]:
+            del self.held[storage]
+            if storage not in self.named:
+                self.events.append(-storage - 1)
+
+    def _turned(self, value: int, saved: int) -> list[tuple[int, int]]:
+        """A kernel wrote an input's gradient over what autograd saved; where others hold that too, they share it."""
+        if not self.tape.grad[value]:
+            return []
+        if saved in self.named or self.held.get(saved) != 1:
+            self.refs[saved] = self.held.get(saved, 0) + 1
+            return [(value, saved)]
+        del self.held[saved]
+        storage = self._storage(value)
+        self.events += [-saved - 1, storage + 1]
+        self.refs[storage] = 1
+        return [(value, storage)]
+
+    def forget(self, prim: Prim) -> None:
+        """Autograd lets go of what a primitive saved."""
+        held, store = self.held, self.tape.store
+        for value in prim.saves:
+            storage = store[value]
+            if storage in held:
+                self.drop(storage)
+
+    def _accumulate(self, value: int, storage: int) -> None:
+        old = self.grads.get(value)
+        if old is not None:
+            if self.refs[old] > 1 or old in self.viewed:
+                total = self._storage(value, "sum of gradients")
+                self.events.append(total + 1)
+                self.refs[total] = 1
+                self.release(old)
+                self.grads[value] = total
+            self.release(storage)
+        elif value in self.tape.leaf:
+            self.events.extend(self.leaf(self.tape.leaf[value], storage))
+        else:
+            self.grads[value] = storage
+
+
+def rerun(back: Backward, first: int, last: int) -> Events:
+    """Run primitives from `first` on once more in backward, until the saving one at `last` has what it saves; what
+    nothing saved dies as the run is left."""
+    tape, events = back.tape, Events()
+    refs: dict[int, int] = {}
+    held: dict[int, int] = {}
+    dying = deaths(tape, frozenset())
+    stop = last + 1 if saves_result(tape.prims[last]) else last
+    for at in range(first, stop):
+        births(tape.prims[at], tape.store, refs, events)
+        save(tape, tape.prims[at], held, set())
+        for storage in dying[at]:
+            if storage in refs:
+                refs[storage] -= 1
+                if not refs[storage] and storage not in held:
+                    events.append(-storage - 1)
+    if stop == last:
+        save(tape, tape.prims[last], held, set())
+    unwind(refs, held, events)
+    for storage, count in held.items():
+        back.held[storage] = back.held.get(storage, 0) + count
+    back.events += events
+    return events
