@@ -142,7 +142,7 @@ class Walker:
         return Walked(ahead, self._backward(back, (), again), loose, outside, held, keeps, True)
 
     def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset()) -> Walked:
-        """The whole piece is recomputed in backward; its input and the outside values that it reads are kept till then."""
+        """The whole piece is recomputed in backward; its input and the outside values it reads are kept till then."""
         piece, tape = self.piece, self.piece.tape
         if not tape.grad[piece.target] or not any(prim.saves for prim in tape.prims):
             return self.plain(keep)
