@@ -12,7 +12,6 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.base.problems import InputError
 from trainledger.base.sources import Basis, Source
 from trainledger.base.units import MIB
-from trainledger.facts.allocator import CUDA, EXPANDABLE
 from trainledger.facts.dtypes import BF16, NF4_TYPE, DType
 from trainledger.lines.line import Account, Line
 
@@ -31,31 +30,22 @@ def answer() -> Estimate:
 
 
 def test_a_granule() -> None:
-    found = formula(entry(3, 512), CUDA)
+    found = formula(entry(3, 512))
     assert (found.elements, found.bits, found.payload, found.added, found.block) == (3, 16, 6, 506, 512)
     assert found.block_why == "rounded up to a multiple of 512 B"
 
 
 def test_a_multiple_of_a_granule() -> None:
-    found = formula(entry(256, 512), CUDA)
+    found = formula(entry(256, 512))
     assert (found.added, found.block_why) == (0, "a multiple of 512 B already")
 
 
 def test_half_bytes_are_rounded_up_before() -> None:
-    assert formula(entry(1025, 1024, NF4_TYPE), CUDA).payload == 513
-
-
-def test_what_stays_with_a_large_block() -> None:
-    size = (21 * MIB) // 2
-    found = formula(entry(size, 22 * MIB), CUDA)
-    assert found.added == MIB
-    assert "segment of its own" in found.block_why
-    assert "at most 1 MiB" in found.block_why
-    assert formula(entry(size, 21 * MIB), EXPANDABLE).added == 0
+    assert formula(entry(1025, 1024, NF4_TYPE)).payload == 513
 
 
 def test_a_block_of_another_making_is_said_to_be_one() -> None:
-    assert formula(entry(3, 2 * MIB), CUDA).block_why == "the block that its own allocation takes"
+    assert formula(entry(3, 2 * MIB)).block_why == "the block that its own allocation takes"
 
 
 def test_an_account_wins_over_names_that_contain_it(answer: Estimate) -> None:

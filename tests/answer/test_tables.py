@@ -72,7 +72,7 @@ def test_bars_are_never_longer_than_asked(shares: list[float], width: int) -> No
 def test_amounts_say_how_they_are_known(answer: Estimate) -> None:
     found = {amount.name: amount for amount in amounts(answer)}
     assert found["allocated"].basis == "counted"
-    assert (found["reserved"].basis, found["device"].basis) == ("assumed", "assumed")
+    assert (found["reserved"].basis, found["device"].basis) == ("counted", "assumed")
     assert "communicators of 4 ranks" in found["device"].why
 
 

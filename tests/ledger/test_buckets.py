@@ -1,11 +1,11 @@
-"""Gradient buckets, and what is left unsplit of shared segments."""
+"""Gradient buckets of plain data parallelism."""
 
 from __future__ import annotations
 
 from trainledger.base.units import MIB
-from trainledger.facts.allocator import CUDA, EXPANDABLE
-from trainledger.ledger.buckets import bucket_sizes
-from trainledger.ledger.remainders import unsplit
+from trainledger.facts.dtypes import BF16, FP32
+from trainledger.ledger.book import Book
+from trainledger.ledger.buckets import broadcast_events, bucket_lines, bucket_sizes, flat_copies
 
 
 def test_a_bucket_is_closed_by_the_gradient_that_reaches_its_limit() -> None:
@@ -17,17 +17,29 @@ def test_buckets_hold_every_gradient_once() -> None:
     assert sum(bucket_sizes(sizes, 10, 40)) == sum(sizes)
 
 
-def test_seventeen_small_matrices_fill_a_segment_and_the_last_keeps_its_end() -> None:
-    size = MIB + MIB // 8
-    assert unsplit([size] * 17, CUDA) == 20 * MIB - 17 * size
-    assert unsplit([size] * 16, CUDA) == 0
+def test_lines_of_buckets_hold_every_gradient_once_in_one_bucket_or_many() -> None:
+    sizes = [1024 * 4096] * 12
+    whole = 12 * 1024 * 4096 * 2
+    for cap, count in ((-1, 1), (0, 4), (1 << 20, 12)):
+        book = Book()
+        lines = bucket_lines(book, sizes, BF16, cap)
+        assert sum(book.lines[line].unit * copies for line, copies in lines) == whole
+        assert sum(copies for _, copies in lines) == count
 
 
-def test_what_is_large_enough_is_split_off_and_used_again() -> None:
-    assert unsplit([9 * MIB, 9 * MIB, MIB + 512], CUDA) == MIB - 512
+def test_a_weight_as_large_as_a_flat_copy_is_sent_as_it_is() -> None:
+    assert flat_copies([(BF16, 100), (BF16, 30), (BF16, 30)], 200) == [(BF16, 0), (BF16, 60)]
 
 
-def test_small_tensors_whole_segments_and_expandable_ones_leave_nothing() -> None:
-    assert unsplit([MIB, 512, 12 * MIB], CUDA) == 0
-    assert unsplit([11 * MIB], CUDA) == MIB
-    assert unsplit([MIB + 512] * 40, EXPANDABLE) == 0
+def test_flat_copies_keep_dtypes_apart_in_order_of_their_first_tensor() -> None:
+    tensors = [(FP32, 10), (BF16, 30), (FP32, 10), (BF16, 30), (BF16, 5), (BF16, 5)]
+    assert flat_copies(tensors, 120) == [(FP32, 20), (BF16, 60), (BF16, 10)]
+
+
+def test_two_flat_copies_are_under_way_at_a_time() -> None:
+    book = Book()
+    events = broadcast_events(book, [(BF16, (65 + number) * MIB) for number in range(8) for _ in range(2)])
+    held = [sum(1 if event > 0 else -1 for event in events[:end]) for end in range(len(events) + 1)]
+    assert max(held) == 2
+    assert held[-1] == 0
+    assert len(book.lines) == 8

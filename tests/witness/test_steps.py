@@ -16,7 +16,6 @@ pytest.importorskip("transformers")
 
 from tests.plans import plan_of
 from tests.witness.tracer import Trace, rounded, trace
-from trainledger.facts.allocator import EXPANDABLE
 from trainledger.ledger.book import Book
 from trainledger.ledger.micro import Job
 from trainledger.ledger.rank import extras_of, payload, trained_of, updates_of
@@ -83,7 +82,7 @@ def ours(config: dict[str, Any], precision: dict[str, Any], recompute: Any, accu
         },
     )
     model = build(plan.keys())
-    book = Book(EXPANDABLE)
+    book = Book()
     job = Job(book, model, run_of(plan, "sm80"), trained_of(plan, model))
     segments = compose(job, updates_of(plan), extras_of(plan, "sm80"))
     found: dict[str, int] = {}

@@ -96,19 +96,26 @@ class Builder:
 def stream_of(segments: Iterable[Segment], sizes: Sequence[int], streams: Sequence[int] = ()) -> Stream:
     """The stream of lines' births and deaths: `sizes` (bytes asked for) and `streams` (none: all 0) by line.
 
-    Of several copies of a line the one born last dies first: layers are left in backward in the opposite order.
+    Of several copies of a line, one born before this turn of the segment dies first, as a layer's input gives way to
+    its output; among those the one born last, since layers are left in backward in the opposite order.
     Raises StreamError when a line dies more often than it was born.
     """
     builder = Builder()
     live: list[list[int]] = [[] for _ in sizes]
     for _, events, repeat in segments:
         for _ in range(repeat):
+            older: dict[int, int] = {}  # of lines born in this turn: how many copies are older than it
             for event in events:
                 if event > 0:
                     line = event - 1
+                    older.setdefault(line, len(live[line]))
                     live[line].append(builder.alloc(sizes[line], streams[line] if streams else 0))
-                elif live[-event - 1]:
-                    builder.free(live[-event - 1].pop())
-                else:
+                    continue
+                copies = live[-event - 1]
+                if not copies:
                     raise StreamError(f"line {-event - 1} dies and is not live")
+                before = older.get(-event - 1, 0)
+                if before:
+                    older[-event - 1] = before - 1
+                builder.free(copies.pop(before - 1))
     return builder.build()

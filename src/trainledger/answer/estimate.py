@@ -4,44 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainledger.allocator.conf import Conf, conf_of
+from trainledger.allocator.replay import smallest_capacity
+from trainledger.answer.bands import Band, Outside, Peak, peaks_of, scaled
 from trainledger.answer.check import check, check_model
 from trainledger.answer.notes import Notes, notes_of
+from trainledger.answer.replayed import Replayed, replayed
 from trainledger.answer.verdict import Verdict, judge
-from trainledger.facts.allocator import CUDA
+from trainledger.base.units import format_size
+from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
-from trainledger.facts.overheads import Interval, communicators, context, reserved_over_allocated
-from trainledger.ledger.rank import Ledger, payload, rank_ledger
-from trainledger.lines.line import Account, Line
-from trainledger.lines.stream import Moment
+from trainledger.facts.overheads import REPLAYED_RESERVED
+from trainledger.ledger.rank import Ledger, rank_ledger
+from trainledger.lines.line import Account
 from trainledger.model.build import build
 from trainledger.model.counts import active, total, trainable
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees, global_batch
 from trainledger.plan.schema import Plan
 
-INIT = "init"
 UNKNOWN = ("", "unknown")  # what a device of the user's own says of its architecture
 REFERENCE = "sm80"  # the architecture whose kernels are assumed where the plan names no device
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """An amount in bytes with its interval: low <= expected <= high."""
-
-    low: int
-    expected: int
-    high: int
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """The largest moment in three amounts. `active` is allocated: nothing here waits for another stream."""
-
-    moment: str
-    allocated: Band
-    active: Band
-    reserved: Band
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +69,20 @@ def estimate(plan: Plan) -> Estimate:
     check_model(plan, model)
     device = device_of(plan)
     architecture = architecture_of(device)
+    conf = conf_of(plan.stack.allocator, {name: str(value) for name, value in plan.stack.env.items()})
     ledger = rank_ledger(plan, model, architecture)
-    peak = _peak(plan, ledger, ledger.moments)
-    steps = _peak(plan, ledger, tuple(one for one in ledger.moments if one.name != INIT))
-    outside = (context(architecture), communicators(degrees(plan).world))
-    shown = _shifted(peak.reserved, outside)
+    run = replayed(ledger, conf)
+    outside = Outside.of(architecture, degrees(plan).world)
+    peaks = peaks_of(plan, run.ledger if run else ledger, run)
     return Estimate(
         plan=plan,
         model=model,
         parameters=Parameters(total(model), trainable(model, plan.trainable), active(model)),
-        ledger=ledger,
-        peak=peak,
-        steps=steps,
-        device=shown,
-        verdict=_verdict(device, peak, shown, outside),
+        ledger=run.ledger if run else ledger,
+        peak=peaks[0],
+        steps=peaks[1],
+        device=outside.above(peaks[0].reserved),
+        verdict=_verdict(device, peaks[0], outside, (run, conf)),
         ranks=degrees(plan).world,
         global_batch=global_batch(plan),
         notes=notes_of(plan, model, device),
@@ -119,58 +103,23 @@ def architecture_of(device: Device | None) -> str:
     return device.architecture if device and device.architecture not in UNKNOWN else REFERENCE
 
 
-def ratio_of(plan: Plan) -> Interval:
-    """Reserved over allocated at the peak, for this plan's framework and allocator."""
-    return reserved_over_allocated(
-        plan.stack.framework, sharded=False, expandable_segments=bool(plan.stack.allocator.get("expandable_segments"))
-    )
-
-
-def largest(moments: tuple[Moment, ...]) -> Moment:
-    """The first of the largest moments."""
-    return max(moments, key=lambda moment: moment.allocated)
-
-
-def _peak(plan: Plan, ledger: Ledger, moments: tuple[Moment, ...]) -> Peak:
-    moment = largest(moments)
-    allocated = _allocated(ledger.lines, moment)
-    ratio = ratio_of(plan)
-    reserved = Band(
-        max(_scaled(allocated.low, ratio.low), allocated.low),
-        _scaled(allocated.expected, ratio.expected),
-        max(_scaled(allocated.high, ratio.high), allocated.high),
-    )
-    return Peak(moment.name, allocated, allocated, reserved)
-
-
-def _scaled(size: int, ratio: float) -> int:
-    return round(size * ratio)
-
-
-def _allocated(lines: tuple[Line, ...], moment: Moment) -> Band:
-    """Live bytes. Low: each tensor rounded to a granule. High: each large one with the most that is left unsplit."""
-    low = high = 0
-    for number, copies in moment.live:
-        line = lines[number]
-        block = CUDA.rounded(payload(line))
-        low += block * copies
-        high += max(block + CUDA.remainder if block > CUDA.small else block, line.unit) * copies
-    return Band(min(low, moment.allocated), moment.allocated, max(high, moment.allocated))
-
-
-def _shifted(band: Band, outside: tuple[Interval, ...]) -> Band:
-    return Band(
-        band.low + round(sum(one.low for one in outside)),
-        band.expected + round(sum(one.expected for one in outside)),
-        band.high + round(sum(one.high for one in outside)),
-    )
-
-
-def _verdict(device: Device | None, peak: Peak, shown: Band, outside: tuple[Interval, ...]) -> Verdict:
-    """The allocator gives back what it caches before it fails: so only live bytes decide that a run cannot fit."""
+def _verdict(device: Device | None, peak: Peak, outside: Outside, replay: tuple[Replayed | None, Conf]) -> Verdict:
+    """Against what the run needs: where that is between its live tensors and what it would reserve without a bound, the
+    smallest capacity on which the replay succeeds, since the allocator gives back what it caches before it fails."""
     usable = device.usable_bytes if device else None
-    least = peak.allocated.low + round(sum(one.low for one in outside))
-    return judge(usable, min(least, shown.expected), shown.expected, shown.high)
+    shown = outside.above(peak.reserved)
+    least = min(outside.above(peak.allocated).low, shown.expected)
+    run, conf = replay
+    if usable is None or run is None or not least <= usable < shown.high:
+        return judge(usable, least, shown.expected, shown.high)
+    found = smallest_capacity(run.stream, conf, REPLAY.step)
+    need = outside.above(scaled(found.capacity, REPLAYED_RESERVED))
+    reason = (
+        f"the replay succeeds on {format_size(found.capacity)} and fails on {format_size(found.fails)}; "
+        f"without a bound it reserves {format_size(run.reserved)}"
+    )
+    answer = judge(usable, min(need.low, need.expected), need.expected, need.high)
+    return Verdict(answer.outcome, answer.margin, (*answer.reasons, reason))
 
 
 def states_of(ledger: Ledger) -> dict[str, int]:

@@ -9,8 +9,7 @@ from trainledger.answer.estimate import Estimate
 from trainledger.answer.tables import Entry, by_account, entries, moment_of, total
 from trainledger.base.dims import elements
 from trainledger.base.problems import InputError, Problem, nearest
-from trainledger.base.units import MIB
-from trainledger.facts.allocator import CUDA, EXPANDABLE, Allocator
+from trainledger.facts.allocator import CUDA
 from trainledger.ledger.rank import payload
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Moment
@@ -60,18 +59,17 @@ def explain(answer: Estimate, word: str, moment: str = "") -> Explanation:
         names = dict.fromkeys(name for entry in _ever(answer, wanted) for name in entry.live)
         allowed = f"it is live at {', '.join(names) or 'no moment'}"
         raise InputError([Problem(word, f"nothing of it is live at {shown.name!r}", allowed)])
-    allocator = EXPANDABLE if answer.plan.stack.allocator.get("expandable_segments") else CUDA
     ordered = [entry for row in by_account(found) for entry in row.entries]
-    formulas = tuple(formula(entry, allocator) for entry in ordered)
+    formulas = tuple(formula(entry) for entry in ordered)
     return Explanation(shown.name, len(answer.ledger.moments), total(found), formulas, note)
 
 
-def formula(entry: Entry, allocator: Allocator) -> Formula:
-    """The arithmetic of one entry under that allocator's rounding."""
+def formula(entry: Entry) -> Formula:
+    """The arithmetic of one entry under the allocator's rounding."""
     line = entry.line
     size = payload(line)
     return Formula(
-        entry, elements(line.dims), line.dtype.bits, size, line.unit, line.unit - size, _why(line.unit, size, allocator)
+        entry, elements(line.dims), line.dtype.bits, size, line.unit, line.unit - size, _why(line.unit, size)
     )
 
 
@@ -110,16 +108,10 @@ def _chosen(answer: Estimate, found: Iterable[Entry], wanted: frozenset[int]) ->
     return tuple(entry for entry in found if (entry.line.account, entry.line.name) in names)
 
 
-def _why(unit: int, size: int, allocator: Allocator) -> str:
-    granule = f"{allocator.granule} B"
+def _why(unit: int, size: int) -> str:
+    granule = f"{CUDA.granule} B"
     if unit == size:
-        return f"a multiple of {granule} already" if unit % allocator.granule == 0 else "taken as it is"
-    if unit == allocator.rounded(size):
+        return f"a multiple of {granule} already" if unit % CUDA.granule == 0 else "taken as it is"
+    if unit == CUDA.rounded(size):
         return f"rounded up to a multiple of {granule}"
-    if unit == allocator.block(size):
-        whole, rest = allocator.segment // MIB, allocator.remainder // MIB
-        return (
-            f"a request of {allocator.own // MIB} MiB or more takes a segment of its own, a multiple of {whole} MiB; "
-            f"a rest of at most {rest} MiB is not split off and stays with the block"
-        )
     return "the block that its own allocation takes"

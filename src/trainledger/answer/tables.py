@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainledger.answer.estimate import Band, Estimate, ratio_of
+from trainledger.answer.bands import Band, Peak, ratio_of
+from trainledger.answer.estimate import Estimate
 from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
-from trainledger.facts.overheads import Interval, communicators, context
+from trainledger.facts.overheads import REPLAYED_RESERVED, Interval, communicators, context
 from trainledger.ledger.rank import Ledger
 from trainledger.lines.line import Account, Line, Place
 from trainledger.lines.stream import Moment
@@ -138,9 +140,12 @@ def moment_of(answer: Estimate, name: str = "") -> Moment:
 
 def amounts(answer: Estimate) -> tuple[Amount, ...]:
     """Allocated, active, reserved and device at the peak, each with how it is known."""
-    peak, ratio = answer.peak, ratio_of(answer.plan)
+    peak = answer.peak
+    ratio = REPLAYED_RESERVED if peak.replayed else ratio_of(answer.plan)
     bases = sorted({entry.line.basis.value for entry in entries(answer.ledger, moment_of(answer))})
     what = "live tensors, each rounded as the allocator rounds; high: large blocks not split"
+    if peak.replayed:
+        what = "live tensors in the allocator's blocks, by replay of every birth and death"
     waiting = "allocated, and blocks that wait for another stream (none here)"
     own, links = context(answer.architecture), communicators(answer.ranks)
     outside = f"{own.source}; {links.source}" if answer.ranks > 1 else str(own.source)
@@ -148,9 +153,16 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     return (
         Amount("allocated", peak.allocated, ", ".join(bases), what, str(CUDA.source)),
         Amount("active", peak.active, ", ".join(bases), waiting, str(CUDA.source)),
-        Amount("reserved", peak.reserved, ratio.basis.value, _times(ratio), str(ratio.source)),
+        Amount("reserved", peak.reserved, *_reserved(peak, ratio)),
         Amount("device", answer.device, own.basis.value, f"reserved, the process's context{ranks}", outside),
     )
+
+
+def _reserved(peak: Peak, ratio: Interval) -> tuple[str, str, str]:
+    if not peak.replayed:
+        return ratio.basis.value, _times(ratio), str(ratio.source)
+    what = "what the replay took from the device, with the band of measured runs around it"
+    return Basis.COUNTED.value, what, f"{CUDA.source}; {ratio.source}"
 
 
 def roles(answer: Estimate) -> tuple[Role, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import prod
 
 
 class Dim(StrEnum):
@@ -47,7 +46,10 @@ Dims = tuple[Axis, ...]
 
 def elements(dims: Dims) -> int:
     """The number of elements of a tensor with these dims."""
-    return prod(axis.size for axis in dims)
+    count = 1
+    for axis in dims:  # called for every storage of every layer, where math.prod with a generator takes twice as long
+        count *= axis.size
+    return count
 
 
 def shape_text(dims: Dims) -> str:

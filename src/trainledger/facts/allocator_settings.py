@@ -116,3 +116,17 @@ class Search:
 
 
 SEARCH = Search(2 * MIB, Source("PyTorch c10/cuda/CUDACachingAllocator.cpp", "kSmallBuffer, kRoundLarge", "v2.13"))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayBound:
+    """An estimate replays no more than this many `events`, and bisects a capacity to `step` bytes."""
+
+    events: int
+    step: int
+    source: Source
+
+
+REPLAY = ReplayBound(
+    4_000_000, 64 * MIB, Source("this program's own bound: about four seconds of replay", "bench/bench_allocator.py")
+)

@@ -10,10 +10,11 @@ from trainledger.base.units import MIB
 
 @dataclass(frozen=True, slots=True)
 class DataParallel:
-    """DistributedDataParallel: bytes of one flat copy of weights when it is built, of the first gradient bucket, and
-    of each later one."""
+    """DistributedDataParallel: bytes of one flat copy of weights when it is built, how many of these are under way at
+    a time, bytes of the first gradient bucket, and of each later one."""
 
     broadcast: int
+    under_way: int
     first_bucket: int
     bucket: int
     source: Source
@@ -21,11 +22,12 @@ class DataParallel:
 
 DDP = DataParallel(
     250 * MIB,
+    2,
     MIB,
     25 * MIB,
     Source(
         "PyTorch DistributedDataParallel",
-        "torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp",
+        "torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp, comm.cpp",
         "v2.4 to v2.13",
     ),
 )

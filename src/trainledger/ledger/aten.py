@@ -89,31 +89,34 @@ def column_scratch(t: Tape, dims: Dims, kept: Dims) -> tuple[Step, ...]:
 
 
 def gradients(t: Tape, ins: Sequence[int], dims: Dims, dtype: DType, passed: bool = False) -> tuple[Step, ...]:
-    """Backward of an elementwise function: full-size gradients first, then reduced and cast to their inputs."""
+    """Backward of an elementwise function: full-size gradients first, the last input's before the first's, as generated
+    functions compute them (`other` before `self`); then reduced and cast to their inputs, the first input's first."""
     first: list[Step] = []
     then: list[Step] = []
-    for at, value in enumerate(ins):
+    for at, value in reversed(list(enumerate(ins))):
         if not t.grad[value]:
             continue
-        small = elements(t.dims[value]) < elements(dims)
-        if not small and t.dtype[value] == dtype:
+        if elements(t.dims[value]) == elements(dims) and t.dtype[value] == dtype:
             first.append(Step(Code.PASS, at) if passed else Step(Code.GRAD, at))
             continue
+        full: tuple[int, ...] = ()
         if not passed:
-            full = temporary(t, dims, dtype, "gradient before reduction or cast")
-            first.append(Step(Code.BORN, at, full))
-        scratch = column_scratch(t, dims, t.dims[value]) if small else ()
-        if small and t.dtype[value] != dtype:
-            reduced = temporary(t, t.dims[value], dtype, "reduced gradient before cast")
-            then += [Step(Code.BORN, at, reduced), *scratch]
-            if not passed:
-                then.append(Step(Code.DEAD, at, full))
-            then += [Step(Code.GRAD, at), Step(Code.DEAD, at, reduced)]
-        else:
-            then += [Step(Code.GRAD, at), *scratch]
-            if not passed:
-                then.append(Step(Code.DEAD, at, full))
+            full = (temporary(t, dims, dtype, "gradient before reduction or cast"),)
+            first.append(Step(Code.BORN, at, *full))
+        then[:0] = _fitted(t, at, value, (dims, dtype), [Step(Code.DEAD, at, one) for one in full])
     return (*first, Step(Code.LEFT), *then) if then else tuple(first)
+
+
+def _fitted(t: Tape, at: int, value: int, made: tuple[Dims, DType], ended: list[Step]) -> list[Step]:
+    """The engine reduces a gradient of `made` dims and dtype to its input's dims, then casts it; `ended`: the full-size
+    gradient dies once it is read."""
+    dims, dtype = made
+    small = elements(t.dims[value]) < elements(dims)
+    scratch = column_scratch(t, dims, t.dims[value]) if small else ()
+    if not small or t.dtype[value] == dtype:
+        return [Step(Code.GRAD, at), *scratch, *ended]
+    reduced = temporary(t, t.dims[value], dtype, "reduced gradient before cast")
+    return [Step(Code.BORN, at, reduced), *scratch, *ended, Step(Code.GRAD, at), Step(Code.DEAD, at, reduced)]
 
 
 def mul(t: Tape, x: int, y: int, name: str = "product") -> int:

@@ -7,19 +7,29 @@ forward is run again, and its result and the incoming gradient are held until th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainledger.base.dims import Dim, Dims
-from trainledger.ledger.book import Book, translate
+from trainledger.ledger.book import Book
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.regions import Region, run_back
-from trainledger.ledger.tape import EXTERNAL, Tape
-from trainledger.ledger.walk import Forward, early_stop, run_forward
+from trainledger.ledger.tape import EXTERNAL, Storage, Tape
+from trainledger.ledger.walk import Forward, early_stop, first_birth, products, run_forward
 from trainledger.lines.line import Account
+from trainledger.model.program import Weight
 
 WHOLE = "one per trained weight, from its first backward until it is set to none"
 LeafMaker = Callable[[Backward], LeafRule]
+
+
+class Behind(NamedTuple):
+    """A backward: its events, how many there are up to its first product, and the parameters as they arrived."""
+
+    events: tuple[int, ...]
+    product: int
+    arrived: tuple[Weight, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,9 @@ class Walked:
     """Events of one piece: forward, backward; deaths when the autocast region ends; outside names it saved.
 
     `held`: storages that autograd holds after forward, and `keeps_input`: whether the input is one; `trains`: whether
-    the output needs a gradient (without, nothing runs backward).
+    the output needs a gradient (without, nothing runs backward). `products`: how many events there are up to the first
+    result of a matrix product, forward and backward (0: there is none). `arrived`: parameters in the order in which
+    their gradients are whole.
     """
 
     forward: tuple[int, ...]
@@ -55,12 +67,15 @@ class Walked:
     held: frozenset[int]
     keeps_input: bool
     trains: bool
+    products: tuple[int, int]
+    arrived: tuple[Weight, ...] = ()
 
 
 class _Lines:
-    """Which line each storage of a piece is, by the walk in which it is born."""
+    """Which line each storage of a piece is, by the walk in which it is born. Two that live at once have lines of their
+    own, so that an event says which of them dies."""
 
-    __slots__ = ("accounts", "book", "known", "piece", "savers", "work")
+    __slots__ = ("accounts", "alive", "book", "known", "piece", "savers", "work")
 
     def __init__(self, book: Book, piece: Piece) -> None:
         self.book, self.piece = book, piece
@@ -68,18 +83,39 @@ class _Lines:
         self.work = Account.FORWARD
         self.accounts: dict[int, Account] = {}
         self.savers: dict[int, list[str]] | None = None
+        self.alive: set[int] = set()
+
+    def read(self, events: Iterable[int]) -> tuple[int, ...]:
+        """A tape's events with storages replaced by lines."""
+        found: list[int] = []
+        for event in events:
+            if event > 0:
+                line = self.of(event - 1)
+                self.alive.add(line)
+                found.append(line + 1)
+            else:
+                line = self.of(-event - 1)
+                self.alive.discard(line)
+                found.append(-line - 1)
+        return tuple(found)
 
     def of(self, storage: int) -> int:
         number = self.known.get(storage)
         if number is None:
             account = self.accounts.get(storage, self.work)
             made = self.piece.tape.storages[storage]
-            why = self._why(account, storage)
-            if account is not Account.CASTS and _over_vocabulary(made.dims):
-                account = Account.LOGITS
-            number = self.book.storage(account, self.piece.prefix + made.name, made, why)
-            self.known[storage] = number
+            shown = Account.LOGITS if account is not Account.CASTS and _over_vocabulary(made.dims) else account
+            number = self.known[storage] = self._free(shown, made, lambda: self._why(account, storage))
         return number
+
+    def _free(self, account: Account, made: Storage, why: Callable[[], str]) -> int:
+        """The first line of this name whose tensor is not alive in this piece."""
+        plain = name = self.piece.prefix + made.name
+        copies = 1
+        while (number := self.book.number(account, name, made.size)) in self.alive:
+            copies += 1
+            name = f"{plain} ({copies})"
+        return self.book.storage(account, name, made, why()) if number is None else number
 
     def _why(self, account: Account, storage: int) -> str:
         if account is Account.FORWARD:
@@ -109,8 +145,11 @@ class _Lines:
 
 def _over_vocabulary(dims: Dims) -> bool:
     """Whether a tensor has an entry per token and word: logits, and what the loss makes of them."""
-    names = {axis.dim for axis in dims}
-    return Dim.VOCAB in names and not names.isdisjoint((Dim.SEQUENCE, Dim.TOKENS))
+    words = tokens = False
+    for axis in dims:
+        words = words or axis.dim is Dim.VOCAB
+        tokens = tokens or axis.dim is Dim.SEQUENCE or axis.dim is Dim.TOKENS
+    return words and tokens
 
 
 class Walker:
@@ -128,18 +167,20 @@ class Walker:
         casts = frozenset(tape.cached.values())
         forward = run_forward(tape, casts | keep | {piece.target}, True, None, regions)
         self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
-        ahead = translate(forward.events, self.lines.of)
+        ahead = self.lines.read(forward.events)
         loose = self._loose(casts, forward)
         outside = frozenset(piece.outside[value] for value in forward.outside if value in piece.outside)
-        held = frozenset(forward.held)
+        held, first = frozenset(forward.held), first_birth(forward.events, products(tape))
         keeps = piece.source != EXTERNAL and tape.store[piece.source] in held
         if not tape.grad[piece.target]:
-            return Walked(ahead, (), loose, outside, held, keeps, False)
+            return Walked(ahead, (), loose, outside, held, keeps, False, (first, 0))
         back = self._back(forward)
         again = run_back(back, regions)
         for storage in again:
             self.lines.known.pop(storage, None)
-        return Walked(ahead, self._backward(back, (), again), loose, outside, held, keeps, True)
+        behind = self._backward(back, (), again)
+        made = (first, behind.product)
+        return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived)
 
     def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset()) -> Walked:
         """The whole piece is recomputed in backward; its input and the outside values it reads are kept till then."""
@@ -149,14 +190,17 @@ class Walker:
         casts = frozenset(tape.cached.values())
         forward = run_forward(tape, casts | {piece.target, piece.source}, saving=False)
         self.lines.phase({}, Account.ACTIVATIONS, Account.FORWARD)
-        ahead = translate(forward.events, self.lines.of)
+        ahead = self.lines.read(forward.events)
         loose = self._loose(casts, forward)
+        first = first_birth(forward.events, products(tape))
         behind = self._reentrant() if reentrant else self._stopped()
         used = {value for prim in tape.prims for value in prim.ins}
         outside = frozenset(name for value, name in piece.outside.items() if value in used)
-        return Walked(ahead, behind, loose, outside, frozenset({tape.store[piece.source]}), True, True)
+        held = frozenset({tape.store[piece.source]})
+        made = (first, behind.product)
+        return Walked(ahead, behind.events, loose, outside, held, True, True, made, behind.arrived)
 
-    def _stopped(self) -> tuple[int, ...]:
+    def _stopped(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
         again = run_forward(tape, frozenset({piece.source}), saving=True, stop=early_stop(tape))
         back = self._back(again, named=True)
@@ -170,7 +214,7 @@ class Walker:
         back.run(0, saving[0])
         return self._again(back, again, before)
 
-    def _reentrant(self) -> tuple[int, ...]:
+    def _reentrant(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
         again = run_forward(tape, frozenset({piece.source, piece.target}), saving=True)
         back = self._back(again, named=True, extra=1)
@@ -179,8 +223,9 @@ class Walker:
         back.events += [-tape.store[piece.target] - 1, -tape.store[piece.source] - 1]
         return self._again(back, again, again.events)
 
-    def _again(self, back: Backward, again: Forward, before: Sequence[int]) -> tuple[int, ...]:
+    def _again(self, back: Backward, again: Forward, before: Sequence[int]) -> Behind:
         self.lines = _Lines(self.book, self.piece)
+        self.lines.known.pop(self.piece.tape.store[self.piece.target], None)  # not what the forward handed on
         self.lines.phase(again.held, Account.RECOMPUTED, Account.BACKWARD)
         return self._backward(back, before)
 
@@ -196,7 +241,7 @@ class Walker:
         back.seed(piece.target, "incoming gradient", extra)
         return back
 
-    def _backward(self, back: Backward, before: Sequence[int], again: frozenset[int] = frozenset()) -> tuple[int, ...]:
+    def _backward(self, back: Backward, before: Sequence[int], again: frozenset[int] = frozenset()) -> Behind:
         lines, piece, tape = self.lines, self.piece, self.piece.tape
         lines.known.update(back.given)
         for storage, weight in back.owned.items():
@@ -207,6 +252,7 @@ class Walker:
             if value == piece.source:
                 lines.known[storage] = piece.leaving
         lines.known.setdefault(back.first, piece.arriving)
-        started = translate(before, lines.of)
+        started = lines.read(before)
         lines.accounts, lines.work = dict.fromkeys(again, Account.RECOMPUTED), Account.BACKWARD
-        return started + translate(back.events, lines.of)
+        first = first_birth([*before, *back.events], back.products | products(tape))
+        return Behind(started + lines.read(back.events), first, tuple(back.arrived))

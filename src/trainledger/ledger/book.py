@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from trainledger.base.dims import Dims, elements
 from trainledger.base.sources import Basis, Source
-from trainledger.facts.allocator import CUDA, Allocator
+from trainledger.facts.allocator import CUDA
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.tape import Storage
-from trainledger.lines.line import PACKED, Account, Line
+from trainledger.lines.line import Account, Line
 
 AUTOGRAD = Source(
     "PyTorch autograd: what each operation saves and returns", "tools/autograd/derivatives.yaml", "v2.4 to v2.13"
@@ -21,27 +19,25 @@ MODELS = Source("Transformers model classes", "transformers/models/*/modeling_*.
 class Book:
     """Lines by what they are; a builder that lives while one estimate is made."""
 
-    __slots__ = ("_index", "allocator", "lines")
+    __slots__ = ("_index", "lines")
 
-    def __init__(self, allocator: Allocator = CUDA) -> None:
-        self.allocator = allocator
+    def __init__(self) -> None:
         self.lines: list[Line] = []
         self._index: dict[tuple[Account, str, int], int] = {}
 
-    def unit(self, size: int, account: Account) -> int:
-        """Bytes of one copy: of what stays, whose blocks are packed together, the request rounded (their unsplit ends
-        are a line of their own); of the rest, the block that the request takes."""
-        return self.allocator.rounded(size) if account in PACKED else self.allocator.block(size)
-
     def add(self, line: Line) -> int:
         """The number of this line; an equal one already there is used again."""
-        size = self.allocator.rounded(line.dtype.bytes_of(elements(line.dims)))
+        size = CUDA.rounded(line.dtype.bytes_of(elements(line.dims)))
         key = (line.account, line.name, size)
         number = self._index.get(key)
         if number is None:
             number = self._index[key] = len(self.lines)
             self.lines.append(line)
         return number
+
+    def number(self, account: Account, name: str, size: int) -> int | None:
+        """The number of the line of this account, name and rounded size (bytes), where there is one."""
+        return self._index.get((account, name, size))
 
     def storage(self, account: Account, name: str, storage: Storage, why: str = "") -> int:
         """The line of a tape's storage."""
@@ -50,16 +46,12 @@ class Book:
         if number is None:
             number = self._index[key] = len(self.lines)
             source = ACCUMULATE if account is Account.GRADIENTS else AUTOGRAD
-            unit = self.unit(storage.size, account)
-            self.lines.append(Line(account, name, storage.dims, storage.dtype, unit, storage.basis, source, why))
+            self.lines.append(
+                Line(account, name, storage.dims, storage.dtype, storage.size, storage.basis, source, why)
+            )
         return number
 
     def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:
         """The line of one tensor of these dims, rounded as the allocator rounds."""
-        unit = self.unit(dtype.bytes_of(elements(dims)), account)
+        unit = CUDA.rounded(dtype.bytes_of(elements(dims)))
         return self.add(Line(account, name, dims, dtype, unit, Basis.COUNTED, source))
-
-
-def translate(events: Iterable[int], line: Callable[[int], int]) -> tuple[int, ...]:
-    """A tape's events with storages replaced by lines."""
-    return tuple(line(event - 1) + 1 if event > 0 else -line(-event - 1) - 1 for event in events)

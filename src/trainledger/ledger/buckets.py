@@ -1,20 +1,24 @@
 """The gradient buckets of DistributedDataParallel: flat tensors that hold every trained parameter's gradient once.
 
 Source: torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size and rebuild_buckets (v2.4 to v2.13):
-parameters from the last to the first; a bucket is closed by the one that reaches its limit.
+parameters from the last to the first, then in the order in which their gradients came; a bucket is closed by the one
+that reaches its limit. comm.cpp, broadcast_coalesced: flat copies of weights and buffers, two under way at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trainledger.base.dims import Axis, Dim, elements
+from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Basis
+from trainledger.facts.allocator import CUDA
 from trainledger.facts.data_parallel import DDP
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.book import Book
-from trainledger.ledger.updates import Parameter
 from trainledger.lines.line import Account, Line
+
+LIMITS = len(("first", "later"))
+WHY = "flat, reduced over all ranks as soon as its gradients are there"
 
 
 def bucket_sizes(gradients: Sequence[int], first: int, later: int) -> Iterator[int]:
@@ -29,12 +33,45 @@ def bucket_sizes(gradients: Sequence[int], first: int, later: int) -> Iterator[i
         yield filled
 
 
-def bucket_line(book: Book, parameters: Sequence[Parameter], dtype: DType, cap: int) -> int:
-    """The line of all buckets together; each is a block of its own. A `cap` of 0 means the default limits."""
-    sizes = [dtype.bytes_of(elements(one.weight.dims)) for one in reversed(parameters) for _ in range(one.count)]
-    buckets = list(bucket_sizes(sizes, cap or DDP.first_bucket, cap or DDP.bucket))
-    unit = sum(book.unit(bucket, Account.BUCKETS) for bucket in buckets)
-    count = sum(elements(one.weight.dims) * one.count for one in parameters)
-    why = f"{len(buckets)} buckets, each a block of its own"
-    dims = (Axis(Dim.ELEMENTS, count),)
-    return book.add(Line(Account.BUCKETS, "gradient buckets", dims, dtype, unit, Basis.COUNTED, DDP.source, why))
+def flat_copies(tensors: Sequence[tuple[DType, int]], limit: int) -> list[tuple[DType, int]]:
+    """Dtype and elements of each flat copy of these tensors (dtype, elements); none where one tensor is its own."""
+    found: list[tuple[int, DType, int]] = []
+    for dtype in dict.fromkeys(dtype for dtype, _ in tensors):
+        start, count, filled = 0, 0, 0
+        own = [(index, size) for index, (kind, size) in enumerate(tensors) if kind == dtype]
+        for index, size in own:
+            start = start if count else index
+            count, filled = count + 1, filled + size
+            if dtype.bytes_of(filled) >= limit or index == own[-1][0]:
+                found.append((start, dtype, filled if count > 1 else 0))
+                count = filled = 0
+    return [(dtype, size) for _, dtype, size in sorted(found, key=lambda one: one[0])]
+
+
+def broadcast_events(book: Book, tensors: Sequence[tuple[DType, int]]) -> list[int]:
+    """Births and deaths of the flat copies in which rank 0's weights and buffers (dtype, elements) are sent."""
+    events: list[int] = []
+    under_way: list[int] = []
+    for dtype, size in flat_copies(tensors, DDP.broadcast):
+        if len(under_way) == DDP.under_way:
+            events += [-line - 1 for line in under_way[:1] if line >= 0]
+            del under_way[0]
+        flat = (Axis(Dim.ELEMENTS, size),)
+        name = "flat copy of weights to broadcast"
+        under_way.append(book.tensor(Account.BUCKETS, name, flat, dtype, DDP.source) if size else -1)
+        events += [line + 1 for line in under_way[-1:] if line >= 0]
+    return events + [-line - 1 for line in under_way if line >= 0]
+
+
+def bucket_lines(book: Book, sizes: Sequence[int], dtype: DType, cap: int) -> list[tuple[int, int]]:
+    """Lines of the buckets with their copies, for gradients of these elements in their order. A `cap` of 0 means the
+    default limits; a negative one, a single bucket of everything."""
+    width = dtype.bytes_of(1)
+    first, later = (cap or DDP.first_bucket, cap or DDP.bucket) if cap >= 0 else (sum(sizes) * width,) * LIMITS
+    found: list[tuple[int, int]] = []
+    for bucket in bucket_sizes([size * width for size in sizes], first, later):
+        dims = (Axis(Dim.ELEMENTS, bucket // width),)
+        name = f"bucket of {bucket // width:,} gradients"
+        line = book.add(Line(Account.BUCKETS, name, dims, dtype, CUDA.rounded(bucket), Basis.COUNTED, DDP.source, WHY))
+        found.append((line, 1))
+    return found

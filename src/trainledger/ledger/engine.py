@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from trainledger.base.dims import Dims
 from trainledger.facts.dtypes import DType
-from trainledger.ledger.tape import EXTERNAL, Code, Prim, Storage, Tape
+from trainledger.ledger.tape import EXTERNAL, PRODUCTS, Code, Prim, Storage, Tape
 from trainledger.ledger.walk import Events, births, deaths, save, saves_result, unwind
 from trainledger.model.program import Weight
 
@@ -24,6 +24,7 @@ class Backward:
     it is given the parameter and the gradient's storage number, and returns the events that follow."""
 
     __slots__ = (
+        "arrived",
         "events",
         "first",
         "given",
@@ -32,6 +33,7 @@ class Backward:
         "leaf",
         "named",
         "owned",
+        "products",
         "refs",
         "tape",
         "unpacked",
@@ -49,6 +51,8 @@ class Backward:
         self.owned: dict[int, Weight] = {}
         self.given: dict[int, int] = {}  # storages of other tapes, by their line
         self.viewed: set[int] = set()
+        self.products: set[int] = set()  # gradients that a matrix product returned
+        self.arrived: list[Weight] = []  # parameters in the order in which their gradients are whole
         self.first = EXTERNAL
         self.unpacked = False  # saved tensors were made again, and belong to the function that unpacks them
 
@@ -113,6 +117,8 @@ class Backward:
                     new.append((value, storage))
                     if code is Code.VIEW:
                         self.viewed.add(storage)
+                    if at <= 1 and prim.kind in PRODUCTS:  # a bias comes after the two factors
+                        self.products.add(storage)
             elif code is Code.PASS or code is Code.SEEN:
                 value, passed = prim.ins[at], incoming[what]
                 if self.tape.grad[value] and passed != EXTERNAL:

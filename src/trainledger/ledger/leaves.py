@@ -59,6 +59,7 @@ class Leaves:
 
     def _settle(self, back: Backward, weight: Weight, storage: int) -> list[int]:
         """A gradient that is whole: it stays (cast where it is kept in another dtype), or is added and dies."""
+        back.arrived.append(weight)
         if self.copied or not self.fresh:
             made = [
                 back.foreign(weight.dims, back.tape.storages[storage].dtype, f"step of {weight.name}")

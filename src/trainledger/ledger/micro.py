@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -21,7 +21,7 @@ from trainledger.ledger.run import Run
 from trainledger.ledger.tape import EXTERNAL, Prim, Tape
 from trainledger.lines.kernel_choice import given_masks
 from trainledger.lines.line import Account
-from trainledger.lines.stream import Segment
+from trainledger.lines.stream import Events, Segment
 from trainledger.model.program import Attention, Block, Model, Weight
 
 FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
@@ -66,11 +66,15 @@ class Opening:
 @dataclass(frozen=True, slots=True)
 class Micro:
     """A micro-batch as segments: forward with loss, then backward; and lines of what the caller's names keep until
-    the next one's forward is done: the loss, and the logits where the caller keeps the outputs."""
+    the next one's forward is done: the loss, and the logits where the caller keeps the outputs. `products`: after how
+    many of a segment's events its first matrix product has returned, by the segment's events. `arrived`: parameters in
+    the order in which their gradients are whole, in runs of equal layers."""
 
     forward: tuple[Segment, ...]
     backward: tuple[Segment, ...]
     named: tuple[int, ...]
+    products: Mapping[Events, int]
+    arrived: tuple[tuple[tuple[Weight, ...], int], ...]
 
 
 def _opening(job: Job, leaves: Leaves) -> Opening:
@@ -254,4 +258,11 @@ def micro(job: Job, leaves: Leaves) -> Micro:
         kept, named = {}, (*named, *kept.values())
     backward = [Segment(f"{BACKWARD} of the loss", started), *_behind(layers, kept)]
     backward.append(Segment(f"{BACKWARD} of the embedding", opening.walked.backward))
-    return Micro(tuple(forward), tuple(backward), named)
+    products = {started: 1 + closing.walked.products[1]} if closing.walked.products[1] else {}
+    for walked in (opening.walked, *(walked for walked, _ in layers), closing.walked):
+        for events, after in zip((walked.forward, walked.backward), walked.products, strict=True):
+            if after:
+                products[events] = after
+    arrived = ((closing.walked, 1), *reversed(layers), (opening.walked, 1))
+    came = tuple((walked.arrived, count) for walked, count in arrived)
+    return Micro(tuple(forward), tuple(backward), named, products, came)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from trainledger.base.dims import elements
 from trainledger.base.units import MIB
-from trainledger.facts.allocator import CUDA, EXPANDABLE
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import StateOptions
@@ -20,7 +19,7 @@ from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import run_of
 from trainledger.ledger.step import Extras, Updates, compose
 from trainledger.lines.line import Line
-from trainledger.lines.stream import Moment, fold
+from trainledger.lines.stream import Moment, Segment, fold
 from trainledger.model.counts import fits
 from trainledger.model.program import Attention, Linear, Model, Weight
 from trainledger.plan.schema import Plan
@@ -32,21 +31,22 @@ STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One rank's lines and moments, in order; every moment's live lines add up to its bytes."""
+    """One rank's lines and moments, in order; every moment's live lines add up to its bytes. `segments`: the births
+    and deaths that both were folded from."""
 
     lines: tuple[Line, ...]
     moments: tuple[Moment, ...]
+    segments: tuple[Segment, ...]
 
 
 def rank_ledger(plan: Plan, model: Model, architecture: str) -> Ledger:
     """The ledger of one rank of a resolved plan on a device of this architecture."""
-    expandable = bool(plan.stack.allocator.get("expandable_segments"))
-    book = Book(EXPANDABLE if expandable else CUDA)
+    book = Book()
     run, wanted = run_of(plan, architecture), trained_of(plan, model)
     left = untrained(run.software, model)  # a fused kernel may make no gradient for a weight
     job = Job(book, model, run, lambda weight: weight not in left and wanted(weight))
     segments = compose(job, updates_of(plan), extras_of(plan, architecture))
-    return Ledger(tuple(book.lines), fold(book.lines, segments))
+    return Ledger(tuple(book.lines), fold(book.lines, segments), tuple(segments))
 
 
 def runs_eager(plan: Plan, model: Model) -> bool:
@@ -107,6 +107,7 @@ def extras_of(plan: Plan, architecture: str) -> Extras:
         buckets=ddp,
         bucket_views=ddp and bool(parallel.options.get("gradient_as_bucket_view")),
         bucket_cap=int(parallel.options.get("bucket_cap_mb") or 0) * MIB,
+        unused=ddp and bool(parallel.options.get("find_unused_parameters")),
         scaler=precision.grad_scaler,
         in_backward=plan.optimizer.in_backward,
     )

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.base.sources import Basis, Source
-from trainledger.facts.data_parallel import DDP, SCALER
+from trainledger.facts.data_parallel import SCALER
 from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
 from trainledger.ledger.book import ACCUMULATE, MODELS
-from trainledger.ledger.buckets import bucket_line
+from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, Micro, micro
-from trainledger.ledger.remainders import Fresh, bytes_of, remainder_line
 from trainledger.ledger.run import Run
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
 from trainledger.lines.line import Account, Line
-from trainledger.lines.stream import Segment, Shapes, water
+from trainledger.lines.stream import Events, Segment
 from trainledger.model.program import Linear, Model, Role, Weight
 
 STEPS = ("step 1", "step 2")
@@ -62,8 +62,9 @@ class Extras:
     """What lies beside the model.
 
     Workspace bytes of one thread's matrix products; dtype of master weights and of a second gradient buffer (None:
-    there is none); whether gradients are reduced in buckets (of `bucket_cap` bytes; 0: the default), and as views of
-    them; whether the loss is scaled; whether the optimizer steps as each gradient appears.
+    there is none); whether gradients are reduced in buckets, as views of them, of `bucket_cap` bytes (0: the default),
+    and looking for `unused` parameters, which keeps the first buckets; whether the loss is scaled; whether the
+    optimizer steps as each gradient appears.
     """
 
     workspace: int
@@ -72,6 +73,7 @@ class Extras:
     buckets: bool = False
     bucket_views: bool = False
     bucket_cap: int = 0
+    unused: bool = False
     scaler: bool = False
     in_backward: bool = False
 
@@ -85,13 +87,13 @@ class _Steps:
     """Lines and segments of the run as they are put together."""
 
     __slots__ = (
-        "ends",
+        "buckets",
         "extras",
         "gradients",
         "job",
         "parameters",
+        "rebuilt",
         "segments",
-        "shapes",
         "states",
         "temporaries",
         "updates",
@@ -101,7 +103,7 @@ class _Steps:
     def __init__(self, job: Job, updates: Updates, extras: Extras) -> None:
         self.job, self.updates, self.extras = job, updates, extras
         self.segments: list[Segment] = []
-        self.shapes: Shapes = {}
+        self.rebuilt = False
         self.states: Runs = []
         self.temporaries: Runs = []
         self.parameters = tuple(
@@ -111,7 +113,7 @@ class _Steps:
         )
         kept = () if extras.passing else self.parameters
         self.gradients = [(self._like(Account.GRADIENTS, one, job.run.gradients), one.count) for one in kept]
-        self.ends: tuple[tuple[int, int], ...] = ()
+        self.buckets: list[tuple[int, int]] = []
         self.work = job.book.add(
             Line(
                 Account.WORKSPACE, "cuBLAS workspace of one thread", (Axis(Dim.ELEMENTS, extras.workspace),), UINT8,
@@ -130,7 +132,6 @@ class _Steps:
         """Weights, buffers, master weights, buckets."""
         job, extras = self.job, self.extras
         lines = [(self._weight(prefix + weight.name, weight), count) for prefix, weight, count in weights_of(job.model)]
-        lines += remainder_line(job.book, Account.WEIGHTS, lines)
         lines += [
             (job.book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers
         ]
@@ -147,23 +148,34 @@ class _Steps:
                     (job.book.tensor(account, name + one.name, one.weight.dims, dtype, RECIPE), one.count)
                     for one in self.parameters
                 ]
-        if extras.buckets:
-            lines.append((bucket_line(job.book, self.parameters, job.run.gradients, extras.bucket_cap), 1))
         if extras.scaler:
             scalar = (Axis(Dim.ELEMENTS, 1),)
             lines.append((job.book.tensor(Account.OPTIMIZER, SCALER.name, scalar, FP32, SCALER.source), SCALER.tensors))
         self._add(INIT, births(lines))
         if extras.buckets:
-            self._broadcast()
+            self._add(INIT, [(tuple(broadcast_events(job.book, self._sent())), 1)])
+            sizes = [elements(one.weight.dims) for one in reversed(self.parameters) for _ in range(one.count)]
+            self.buckets = self._buckets(sizes, extras.bucket_cap if extras.unused else -1)
+            self._add(INIT, births(self.buckets))
 
-    def _broadcast(self) -> None:
-        """DistributedDataParallel sends rank 0's weights in flat copies when it is built."""
-        weights = sum(elements(weight.dims) * count for _, weight, count in weights_of(self.job.model))
-        dtype = self.job.run.setting.weights
-        size = min(DDP.broadcast // dtype.bytes_of(1), weights)
-        flat = (Axis(Dim.ELEMENTS, size),)
-        line = self.job.book.tensor(Account.BUCKETS, "flat copy of weights to broadcast", flat, dtype, DDP.source)
-        self._add(INIT, [((line + 1, -line - 1), 1)])
+    def _sent(self) -> list[tuple[DType, int]]:
+        """Weights layer by layer, then buffers, as DistributedDataParallel sends them when it is built."""
+        found: list[tuple[DType, int]] = []
+        for _, group in groupby(weights_of(self.job.model), lambda one: (one[0], one[2])):
+            row = list(group)
+            sizes = [(dtype_of_weight(self.job.run, weight), elements(weight.dims)) for _, weight, _ in row]
+            found += sizes * row[0][2]
+        return found + [(one.dtype, elements(one.dims)) for one in self.job.model.buffers]
+
+    def _buckets(self, sizes: list[int], cap: int) -> list[tuple[int, int]]:
+        return bucket_lines(self.job.book, sizes, self.job.run.gradients, cap)
+
+    def _rebuild(self, moment: str, kind: Micro) -> None:
+        """Before the second forward the one bucket gives way to those in the order in which gradients came."""
+        if self.extras.buckets and not self.extras.unused:
+            sizes = [elements(one.dims) for weights, count in kind.arrived for one in weights * count]
+            old, self.buckets = self.buckets, self._buckets(sizes, self.extras.bucket_cap)
+            self._add(moment, [*deaths(old), *births(self.buckets)])
 
     def _add(self, moment: str, runs: Runs) -> None:
         self.segments += [Segment(moment, events, repeat) for events, repeat in runs]
@@ -172,65 +184,59 @@ class _Steps:
         """One optimizer step: micro-batches of these kinds in turn, then clip and update."""
         name = STEPS[number]
         for kind in kinds:
-            first = number == 0 and not any(segment.moment.endswith(OPTIMIZER) for segment in self.segments)
-            opening = first and kind is kinds[0]
-            self._micro(name, kind, opening)
-            if opening:
-                self.ends = self._gradient_ends(len(kind.backward))
-            if kind is kinds[0] and not (number and self.job.run.keeps_gradients):
-                self._add(self.segments[-1].moment, births(self.ends))
+            done = sum(segment.moment.endswith(": loss") for segment in self.segments)
+            if done and not self.rebuilt:
+                self.rebuilt = True
+                self._rebuild(f"{name}: forward", kind)
+            self._micro(name, kind, not done)
         if self.updates.clips:
             self._add(f"{name}: {CLIP}", clip_events(self.job.book, self.parameters))
         self._update(name, number == 0)
 
     def _micro(self, name: str, kind: Micro, first: bool) -> None:
-        work = (Segment(f"{name}: forward", (self.work + 1,)),) if first else ()
-        self.segments += work
-        self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in kind.forward]
+        ahead, behind = list(kind.forward), list(kind.backward)
+        if first:
+            ahead, behind = (with_workspace(segments, kind.products, self.work) for segments in (ahead, behind))
+        self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in ahead]
         if not first:  # the caller's names are bound again
             self.segments.append(Segment(self.segments[-1].moment, tuple(-line - 1 for line in kind.named)))
-        behind = [segment._replace(moment=f"{name}: {segment.moment}") for segment in kind.backward]
-        if first:  # the backward thread's first product comes after the loss's own gradients
-            behind.insert(1, Segment(behind[0].moment, (self.work + 1,)))
-        self.segments += behind
+        self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in behind]
 
     def _update(self, name: str, creates: bool) -> None:
         if creates:
             self.states, self.temporaries = self._states()
         self._add(f"{name}: {OPTIMIZER}", [*(self.states if creates else ()), *self.temporaries])
         if not self.job.run.keeps_gradients:
-            self._add(f"{name}: {OPTIMIZER}", deaths([*self.gradients, *self.ends]))
-
-    def _gradient_ends(self, behind: int) -> tuple[tuple[int, int], ...]:
-        """Unsplit ends of the gradients' blocks: of as much of them as exceeds the memory that the loss has taken."""
-        book = self.job.book
-        high, _ = water(book.lines, self.segments[: -behind + 1 or None], self.shapes)
-        _, end = water(book.lines, self.segments, self.shapes)
-        fresh = Fresh.above(high, end, bytes_of(self.gradients, book))
-        return remainder_line(book, Account.GRADIENTS, self.gradients[::-1], fresh)
+            self._add(f"{name}: {OPTIMIZER}", deaths(self.gradients))
 
     def _states(self) -> tuple[Runs, Runs]:
         """Births of the optimizer's states, and the events of its temporaries."""
         book, updates = self.job.book, self.updates
         how = updates.row.implementation(updates.implementation)
         lines = state_lines(book, updates.row, self.parameters, updates.how)
-        groups = [] if self.extras.in_backward else self._groups(self.parameters)
-        whole = [whole_step(book, updates.row, how, group) for group in groups]
-        needed = bytes_of(lines, book) + max((bytes_of(one, book) for one in whole), default=0)
-        high, end = water(book.lines, self.segments, self.shapes)
-        fresh = Fresh.above(high, end + needed, needed)
         temporaries: Runs = []
-        for group, one in zip(groups, whole, strict=True):
-            made = [*one, *remainder_line(book, Account.STEP, one, fresh)]
+        for group in [] if self.extras.in_backward else self._groups(self.parameters):
+            made = whole_step(book, updates.row, how, group)
             loop = tuple(one_by_one(book, updates.row, how, group))
             temporaries += [*births(made), *deaths(made), (loop, 1)]
-        return births([*lines, *remainder_line(book, Account.OPTIMIZER, lines, fresh)]), temporaries
+        return births(lines), temporaries
 
     def _groups(self, stepped: Sequence[Parameter]) -> list[tuple[Parameter, ...]]:
         """Parameters by optimizer group: a group's temporaries are gone when the next one's turn comes."""
         apart = self.job.run.undecayed(self.job.model.family)
         groups = [tuple(one for one in stepped if (one.weight.role in apart) == last) for last in (False, True)]
         return [group for group in groups if group]
+
+
+def with_workspace(segments: list[Segment], products: Mapping[Events, int], line: int) -> list[Segment]:
+    """The segments of one thread in which cuBLAS takes its workspace once its first product's result is there."""
+    for number, (moment, events, repeat) in enumerate(segments):
+        after = products.get(events, 0)
+        if after:
+            split = [Segment(moment, (*events[:after], line + 1, *events[after:]))]
+            rest = [Segment(moment, events, repeat - 1)] if repeat > 1 else []
+            return [*segments[:number], *split, *rest, *segments[number + 1 :]]
+    return segments
 
 
 def dtype_of_weight(run: Run, weight: Weight) -> DType:

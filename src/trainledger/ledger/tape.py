@@ -19,6 +19,7 @@ from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.model.program import Weight
 
 EXTERNAL = -1
+PRODUCTS = frozenset({"linear", "bmm"})  # primitives that run cuBLAS, which takes a workspace at a thread's first one
 
 
 class Code(IntEnum):

@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.base.sources import Basis
+from trainledger.facts.allocator import CUDA
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.kernels import NORM
 from trainledger.facts.optimizer_bytes import StateOptions, dtype_of, shared_tensors, state_bytes
@@ -65,7 +66,7 @@ def state_lines(
                 name,
                 dims,
                 state.dtype,
-                book.unit(state.bytes, Account.OPTIMIZER),
+                CUDA.rounded(state.bytes),
                 Basis.COUNTED,
                 row.source,
             )
@@ -73,7 +74,7 @@ def state_lines(
     for table in shared_tensors(row):
         line = Line(
             Account.OPTIMIZER, f"look-up table of {table.kind.value}", _flat(table.elements), table.dtype,
-            book.unit(table.bytes, Account.OPTIMIZER), Basis.COUNTED, row.source,
+            CUDA.rounded(table.bytes), Basis.COUNTED, row.source,
         )  # fmt: skip
         result.append((book.add(line), 1))
     return result

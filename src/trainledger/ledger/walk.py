@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainledger.ledger.tape import EXTERNAL, Prim, Tape
+from trainledger.ledger.tape import EXTERNAL, PRODUCTS, Prim, Tape
 
 Events = list[int]  # storage number + 1 at birth, its negative at death
 
@@ -27,6 +27,16 @@ def deaths(tape: Tape, kept: frozenset[int]) -> list[list[int]]:
         if store[value] != EXTERNAL and value not in kept and last < len(result):
             result[last].append(store[value])
     return result
+
+
+def products(tape: Tape) -> set[int]:
+    """The storages that a matrix product returns."""
+    return {tape.store[value] for prim in tape.prims if prim.kind in PRODUCTS for value in prim.outs}
+
+
+def first_birth(events: Sequence[int], storages: set[int]) -> int:
+    """How many events there are up to the first birth of one of these storages; 0 where there is none."""
+    return next((at for at, event in enumerate(events, 1) if event - 1 in storages), 0)
 
 
 def early_stop(tape: Tape) -> int:

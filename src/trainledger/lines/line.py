@@ -29,12 +29,7 @@ class Account(StrEnum):
     CLIP = "clip_work"
     STEP = "optimizer_work"
     WORKSPACE = "workspace"
-
-
-# accounts whose tensors are made one after another: their blocks are packed, not each in a segment of its own
-PACKED = frozenset(
-    {Account.WEIGHTS, Account.GRADIENTS, Account.MASTER, Account.OPTIMIZER, Account.BUFFERS, Account.STEP}
-)
+    ENDS = "block_ends"
 
 
 class Place(StrEnum):

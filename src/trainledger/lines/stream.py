@@ -7,7 +7,7 @@ birth, its negative at a death. Plain integers: equal layers are not written out
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,16 +52,18 @@ def _shape(events: Events, units: Sequence[int]) -> _Shape:
     return _Shape(total, high, at)
 
 
-class _Spot(NamedTuple):
+class Spot(NamedTuple):
+    """Where a moment is at its largest: bytes, the segment, the turn of its repetition, and after how many events."""
+
     total: int
     segment: int
     turn: int
     at: int
 
 
-def _spots(segments: Sequence[Segment], units: Sequence[int]) -> dict[str, _Spot]:
+def _spots(segments: Sequence[Segment], units: Sequence[int]) -> dict[str, Spot]:
     shapes: dict[int, _Shape] = {}
-    spots: dict[str, _Spot] = {}
+    spots: dict[str, Spot] = {}
     total = 0
     for index, (moment, events, repeat) in enumerate(segments):
         shape = shapes.get(id(events))
@@ -70,25 +72,9 @@ def _spots(segments: Sequence[Segment], units: Sequence[int]) -> dict[str, _Spot
         turn = repeat - 1 if shape.net > 0 else 0
         high = total + turn * shape.net + shape.high
         if moment not in spots or high > spots[moment].total:
-            spots[moment] = _Spot(high, index, turn, shape.at)
+            spots[moment] = Spot(high, index, turn, shape.at)
         total += repeat * shape.net
     return spots
-
-
-Shapes = dict[int, _Shape]  # by identity of the events, which the segments keep alive
-
-
-def water(lines: Sequence[Line], segments: Sequence[Segment], known: Shapes) -> tuple[int, int]:
-    """Bytes at the highest instant of these segments, and at their end. `known` saves work between calls."""
-    units = [line.unit for line in lines]
-    high = level = 0
-    for _, events, repeat in segments:
-        shape = known.get(id(events))
-        if shape is None:
-            shape = known[id(events)] = _shape(events, units)
-        high = max(high, level + max(repeat - 1, 0) * max(shape.net, 0) + shape.high)
-        level += repeat * shape.net
-    return high, level
 
 
 def _count(counts: Counter[int], events: Events, times: int) -> None:
@@ -101,8 +87,12 @@ def _count(counts: Counter[int], events: Events, times: int) -> None:
 
 def fold(lines: Sequence[Line], segments: Sequence[Segment]) -> tuple[Moment, ...]:
     """Every moment at its largest, in order of first appearance. The live lines add up to its bytes, exactly."""
-    spots = _spots(segments, [line.unit for line in lines])
-    wanted: dict[int, list[tuple[str, _Spot]]] = {}
+    return lives(segments, _spots(segments, [line.unit for line in lines]))
+
+
+def lives(segments: Sequence[Segment], spots: Mapping[str, Spot]) -> tuple[Moment, ...]:
+    """The moments with the lines that are live at these spots."""
+    wanted: dict[int, list[tuple[str, Spot]]] = {}
     for name, spot in spots.items():
         wanted.setdefault(spot.segment, []).append((name, spot))
     live: dict[str, tuple[tuple[int, int], ...]] = {}

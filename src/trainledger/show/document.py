@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from trainledger.answer.bands import Band, Peak
 from trainledger.answer.disk import elsewhere
-from trainledger.answer.estimate import Band, Estimate, Peak, device_of, states_of
+from trainledger.answer.estimate import Estimate, device_of, states_of
 from trainledger.answer.tables import Entry, Role, entries, moment_of, rank_of, roles_of
 from trainledger.base.sources import Source
 from trainledger.facts.device_rows import Device

@@ -1,0 +1,108 @@
+"""The three amounts of a peak as bands: live tensors in blocks, what the allocator took, what the device shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.answer.replayed import Replayed
+from trainledger.facts.allocator import CUDA
+from trainledger.facts.overheads import (
+    REPLAYED_ALLOCATED,
+    REPLAYED_RESERVED,
+    Interval,
+    communicators,
+    context,
+    reserved_over_allocated,
+)
+from trainledger.ledger.rank import Ledger, payload
+from trainledger.lines.line import Line
+from trainledger.lines.stream import Moment
+from trainledger.plan.schema import Plan
+
+INIT = "init"
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """An amount in bytes with its interval: low <= expected <= high."""
+
+    low: int
+    expected: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The largest moment in three amounts. `active` is allocated: nothing here waits for another stream. `replayed`:
+    the amounts are those of a replay on the allocator, not of a sourced ratio."""
+
+    moment: str
+    allocated: Band
+    active: Band
+    reserved: Band
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a process holds on the device outside the allocator: its context and its communicators."""
+
+    parts: tuple[Interval, ...]
+
+    @classmethod
+    def of(cls, architecture: str, world: int) -> Outside:
+        """For one rank of `world` on a device of this architecture."""
+        return cls((context(architecture), communicators(world)))
+
+    def above(self, band: Band) -> Band:
+        """A band of the allocator's bytes with what lies outside added."""
+        return Band(
+            band.low + round(sum(one.low for one in self.parts)),
+            band.expected + round(sum(one.expected for one in self.parts)),
+            band.high + round(sum(one.high for one in self.parts)),
+        )
+
+
+def scaled(size: int, ratio: Interval) -> Band:
+    """Bytes times a ratio's low, expected and high."""
+    return Band(round(size * ratio.low), round(size * ratio.expected), round(size * ratio.high))
+
+
+def largest(moments: tuple[Moment, ...]) -> Moment:
+    """The first of the largest moments."""
+    return max(moments, key=lambda moment: moment.allocated)
+
+
+def ratio_of(plan: Plan) -> Interval:
+    """Reserved over allocated at the peak, for this plan's framework and allocator, where nothing was replayed."""
+    expandable = bool(plan.stack.allocator.get("expandable_segments"))
+    return reserved_over_allocated(plan.stack.framework, sharded=False, expandable_segments=expandable)
+
+
+def peaks_of(plan: Plan, ledger: Ledger, run: Replayed | None) -> tuple[Peak, Peak]:
+    """The peak over building and steps, and over whole steps only."""
+    steps = tuple(moment for moment in ledger.moments if moment.name != INIT)
+    return _peak(plan, ledger, ledger.moments, run), _peak(plan, ledger, steps, run)
+
+
+def _peak(plan: Plan, ledger: Ledger, moments: tuple[Moment, ...], run: Replayed | None) -> Peak:
+    moment = largest(moments)
+    if run is not None:
+        allocated = scaled(moment.allocated, REPLAYED_ALLOCATED)
+        return Peak(moment.name, allocated, allocated, scaled(run.reserved, REPLAYED_RESERVED), True)
+    allocated, ratio = _without(ledger.lines, moment), ratio_of(plan)
+    reserved = Band(
+        max(round(allocated.low * ratio.low), allocated.low),
+        round(allocated.expected * ratio.expected),
+        max(round(allocated.high * ratio.high), allocated.high),
+    )
+    return Peak(moment.name, allocated, allocated, reserved, False)
+
+
+def _without(lines: tuple[Line, ...], moment: Moment) -> Band:
+    """Live bytes without a replay: at most, each large tensor's block keeps the largest end that is not split off."""
+    high = sum(
+        (line.unit + CUDA.remainder if payload(line) > CUDA.small else line.unit) * copies
+        for line, copies in ((lines[number], copies) for number, copies in moment.live)
+    )
+    return Band(moment.allocated, moment.allocated, max(high, moment.allocated))

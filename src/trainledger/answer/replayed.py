@@ -1,0 +1,80 @@
+"""The ledger's births and deaths replayed on the caching allocator: what blocks hold, and what the device gives.
+
+The replay finds every moment's largest instant by what is allocated in blocks. What blocks hold beyond the tensors
+that were asked for (ends too small to be split off) is a line of its own, so that live lines still add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainledger.allocator.conf import Conf
+from trainledger.allocator.simulator import Simulator
+from trainledger.allocator.stream import Stream, stream_of
+from trainledger.base.dims import Axis, Dim
+from trainledger.base.sources import Basis
+from trainledger.facts.allocator import CUDA
+from trainledger.facts.allocator_settings import REPLAY
+from trainledger.facts.dtypes import UINT8
+from trainledger.ledger.rank import Ledger, payload
+from trainledger.lines.line import Account, Line
+from trainledger.lines.stream import Moment, Segment, Spot, lives
+
+ENDS_WHY = "what blocks hold beyond the tensors in them: ends that the allocator does not split off, counted by replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A ledger with its moments as the allocator has them; bytes reserved at the end of building and at most later;
+    the stream, for further replays."""
+
+    ledger: Ledger
+    built: int
+    reserved: int
+    stream: Stream
+
+
+def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
+    """Replay a ledger without a bound on the device; None where the settings or the number of events forbid it."""
+    events = sum(len(segment.events) * segment.repeat for segment in ledger.segments)
+    if not conf.exact or events > REPLAY.events:
+        return None
+    stream = stream_of(ledger.segments, [payload(line) for line in ledger.lines])
+    simulator = Simulator(conf)
+    spots, built = _run(simulator, stream, ledger.segments)
+    moments = lives(ledger.segments, spots)
+    ends = len(ledger.lines)
+    lines = (*ledger.lines, _ends_line())
+    made = tuple(_with_ends(moment, lines, ends) for moment in moments)
+    return Replayed(Ledger(lines, made, ledger.segments), built, simulator.peak_reserved, stream)
+
+
+def _run(simulator: Simulator, stream: Stream, segments: Sequence[Segment]) -> tuple[dict[str, Spot], int]:
+    """Every moment's largest instant by allocated blocks, and what was reserved when the first moment ended."""
+    spots: dict[str, Spot] = {}
+    built, start = 0, 0
+    for index, (moment, events, repeat) in enumerate(segments):
+        stop = start + len(events) * repeat
+        simulator.peak_allocated, simulator.peak_allocated_at = simulator.allocated, start - 1
+        simulator.run(stream, start, stop)
+        high = simulator.peak_allocated
+        if moment not in spots or high > spots[moment].total:
+            turn, at = divmod(simulator.peak_allocated_at - start + 1, len(events)) if events else (0, 0)
+            spots[moment] = Spot(high, index, turn, at)
+        if len(spots) == 1:
+            built = simulator.peak_reserved
+        start = stop
+    return spots, built
+
+
+def _ends_line() -> Line:
+    dims = (Axis(Dim.ELEMENTS, CUDA.granule),)
+    return Line(Account.ENDS, "ends of blocks", dims, UINT8, CUDA.granule, Basis.COUNTED, CUDA.source, ENDS_WHY)
+
+
+def _with_ends(moment: Moment, lines: Sequence[Line], ends: int) -> Moment:
+    """The moment with the line of block ends, in granules, so that the live lines add up to its bytes."""
+    held = sum(lines[line].unit * copies for line, copies in moment.live)
+    granules = (moment.allocated - held) // CUDA.granule
+    return Moment(moment.name, moment.allocated, (*moment.live, (ends, granules)) if granules else moment.live)

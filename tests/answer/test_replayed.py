@@ -1,0 +1,70 @@
+"""A ledger replayed on the allocator: blocks, ends, and where each moment is at its largest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.allocator.conf import DEFAULT, read_conf
+from trainledger.answer.estimate import estimate
+from trainledger.answer.replayed import replayed
+from trainledger.facts.allocator import CUDA
+from trainledger.ledger.rank import rank_ledger
+from trainledger.lines.line import Account
+from trainledger.lines.stream import total
+from trainledger.model.build import build
+
+WIDE = {**LLAMA, "hidden_size": 1152, "intermediate_size": 6912}
+
+
+def test_moments_are_at_least_their_tensors_and_add_up_with_the_ends_of_blocks() -> None:
+    plan = plan_of(WIDE)
+    ledger = rank_ledger(plan, build(plan.keys()), "sm80")
+    run = replayed(ledger, DEFAULT)
+    assert run is not None
+    plain = {moment.name: moment.allocated for moment in ledger.moments}
+    for moment in run.ledger.moments:
+        assert total(run.ledger.lines, moment.live) == moment.allocated >= plain[moment.name]
+    assert max(moment.allocated for moment in run.ledger.moments) <= run.reserved
+    assert run.built <= run.reserved
+
+
+def test_expandable_segments_leave_no_ends() -> None:
+    found = {
+        expandable: estimate(plan_of(WIDE, stack={"allocator": {"expandable_segments": expandable}}))
+        for expandable in (False, True)
+    }
+    ends = {
+        expandable: sum(
+            one.ledger.lines[line].unit * copies
+            for line, copies in next(m for m in one.ledger.moments if m.name == one.peak.moment).live
+            if one.ledger.lines[line].account is Account.ENDS
+        )
+        for expandable, one in found.items()
+    }
+    assert ends[True] == 0 < ends[False]
+    assert found[True].peak.allocated.expected < found[False].peak.allocated.expected
+
+
+def test_the_drivers_own_pool_is_not_replayed_and_gets_a_sourced_band() -> None:
+    plan = plan_of(stack={"env": {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}})
+    found = estimate(plan)
+    assert not found.peak.replayed
+    assert found.peak.reserved.low < found.peak.reserved.expected < found.peak.reserved.high
+
+
+def test_a_plan_between_live_tensors_and_reserved_is_decided_by_the_smallest_device() -> None:
+    whole = estimate(plan_of(WIDE, batch={"micro_batch": 4, "sequence": 2048}))
+    between = (whole.peak.allocated.expected + whole.device.expected) // 2
+    device = {"name": "mine", "memory": between}
+    found = estimate(plan_of(WIDE, batch={"micro_batch": 4, "sequence": 2048}, device=device))
+    assert any("the replay succeeds on" in reason for reason in found.verdict.reasons)
+
+
+@pytest.mark.parametrize("settings", [{}, {"roundup_power2_divisions": 4}, {"max_split_size_mb": 64}])
+def test_every_setting_of_the_allocator_can_be_replayed(settings: dict[str, object]) -> None:
+    plan = plan_of()
+    ledger = rank_ledger(plan, build(plan.keys()), "sm80")
+    run = replayed(ledger, read_conf(settings))
+    assert run is not None
+    assert run.reserved % (2 * CUDA.small) == 0
