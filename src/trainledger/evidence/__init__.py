@@ -1,1 +1,1 @@
-"""Ledgers from evidence: a trace of real code on tensors without storage, and what runs leave behind."""
+"""Ledgers from evidence: a trace of real code on tensors without storage, memory snapshots, and what they show."""

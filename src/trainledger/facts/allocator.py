@@ -15,7 +15,8 @@ class Allocator:
     Every block is a multiple of `granule`. Requests above `small` come from the large pool, where a block is split only
     when more than `remainder` would be left. A request of `own` or more that finds no cached block gets a segment of
     its own, rounded up to `segment`; smaller ones share segments of `shared` bytes. Without `splits_all` (expandable
-    segments) what is left of a block, up to `remainder`, stays with it and counts as allocated.
+    segments) what is left of a block, up to `remainder`, stays with it and counts as allocated. The small pool's
+    segments are of `small_segment` bytes. Expandable segments map whole pages, of `small_segment` and `shared` bytes.
     """
 
     granule: int
@@ -26,6 +27,7 @@ class Allocator:
     remainder: int
     splits_all: bool
     source: Source
+    small_segment: int = 2 * MIB
 
     def rounded(self, size: int) -> int:
         """Bytes of the block, by granule alone; a request of zero bytes takes none."""
@@ -46,7 +48,8 @@ class Allocator:
 
 _SOURCE = Source(
     "PyTorch c10/cuda/CUDACachingAllocator.cpp",
-    "kMinBlockSize, kSmallSize, kLargeBuffer, kMinLargeAlloc, kRoundLarge; round_size, get_allocation_size, should_split",
+    "kMinBlockSize, kSmallSize, kSmallBuffer, kLargeBuffer, kMinLargeAlloc, kRoundLarge; round_size, "
+    "get_allocation_size, should_split",
     "v2.4.0 to v2.13",
 )
 CUDA = Allocator(512, MIB, 10 * MIB, 2 * MIB, 20 * MIB, MIB, False, _SOURCE)

@@ -23,6 +23,8 @@ class Limit:
 PLAN_FILE = Limit(8 * MIB, "bytes", OWN)
 CONFIG_FILE = Limit(8 * MIB, "bytes", HUB)
 RECORD_LINE = Limit(8 * MIB, "bytes", OWN)
+SNAPSHOT_FILE = Limit(KIB * MIB, "bytes", OWN)
+SNAPSHOT_EVENTS = Limit(10 * KIB * KIB, "events", OWN)
 NESTING = Limit(64, "levels", OWN)
 VALUES = Limit(200 * KB, "values", OWN)
 MICRO_BATCH = Limit(KIB * KIB, "sequences", OWN)

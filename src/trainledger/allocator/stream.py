@@ -1,0 +1,114 @@
+"""A stream of what a program asks of the allocator: allocations, frees, uses on other streams, and what completes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, auto
+
+from trainledger.lines.stream import Segment
+
+
+class Kind(IntEnum):
+    """What an event is.
+
+    ALLOC: `ident` gets `size` bytes on `stream`; FREE: `ident` is given back; RECORD: `ident` is used on `stream` as
+    well (record_stream); DONE: all that was asked of `stream` so far has run; EMPTY: empty_cache.
+    """
+
+    ALLOC = auto()
+    FREE = auto()
+    RECORD = auto()
+    DONE = auto()
+    EMPTY = auto()
+
+
+class StreamError(ValueError):
+    """The stream is not one that a program could have made. Says at which event (from 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Events in order, one entry each: kind, ident, size (bytes asked for), stream. Entries that do not apply are 0."""
+
+    kinds: array[int]
+    idents: array[int]
+    sizes: array[int]
+    streams: array[int]
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
+        """Kind, ident, size and stream of each event."""
+        return zip(self.kinds, self.idents, self.sizes, self.streams, strict=True)
+
+
+class Builder:
+    """Collects events. Idents are given out from 1 on; ident 0 is a tensor of no bytes, which takes no memory."""
+
+    __slots__ = ("_idents", "_kinds", "_last", "_sizes", "_streams")
+
+    def __init__(self) -> None:
+        self._kinds, self._idents = array("b"), array("q")
+        self._sizes, self._streams = array("q"), array("q")
+        self._last = 0
+
+    def alloc(self, size: int, stream: int = 0) -> int:
+        """A tensor of `size` bytes on a stream. Returns its ident."""
+        if size == 0:
+            return 0
+        self._last += 1
+        self.add(Kind.ALLOC, self._last, size, stream)
+        return self._last
+
+    def free(self, ident: int) -> None:
+        """The last reference to a tensor goes."""
+        if ident:
+            self.add(Kind.FREE, ident)
+
+    def record(self, ident: int, stream: int) -> None:
+        """record_stream: a later free waits until all that is asked of `stream` by then is done."""
+        if ident:
+            self.add(Kind.RECORD, ident, 0, stream)
+
+    def done(self, stream: int) -> None:
+        """All that was asked of a stream so far has run: what waits for it is free from the next allocation on."""
+        self.add(Kind.DONE, 0, 0, stream)
+
+    def empty(self) -> None:
+        """empty_cache."""
+        self.add(Kind.EMPTY)
+
+    def add(self, kind: Kind, ident: int = 0, size: int = 0, stream: int = 0) -> None:
+        """An event as it is, with an ident of the caller's own."""
+        self._kinds.append(kind)
+        self._idents.append(ident)
+        self._sizes.append(size)
+        self._streams.append(stream)
+
+    def build(self) -> Stream:
+        """The stream of what was collected so far."""
+        return Stream(self._kinds[:], self._idents[:], self._sizes[:], self._streams[:])
+
+
+def stream_of(segments: Iterable[Segment], sizes: Sequence[int], streams: Sequence[int] = ()) -> Stream:
+    """The stream of lines' births and deaths: `sizes` (bytes asked for) and `streams` (none: all 0) by line.
+
+    Of several copies of a line the one born last dies first: layers are left in backward in the opposite order.
+    Raises StreamError when a line dies more often than it was born.
+    """
+    builder = Builder()
+    live: list[list[int]] = [[] for _ in sizes]
+    for _, events, repeat in segments:
+        for _ in range(repeat):
+            for event in events:
+                if event > 0:
+                    line = event - 1
+                    live[line].append(builder.alloc(sizes[line], streams[line] if streams else 0))
+                elif live[-event - 1]:
+                    builder.free(live[-event - 1].pop())
+                else:
+                    raise StreamError(f"line {-event - 1} dies and is not live")
+    return builder.build()

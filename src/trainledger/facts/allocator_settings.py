@@ -1,0 +1,118 @@
+"""The settings of PyTorch's caching allocator: their names in PYTORCH_CUDA_ALLOC_CONF, values and bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trainledger.base.sources import Source
+from trainledger.base.units import GIB, MIB
+
+
+class Value(StrEnum):
+    """What a setting takes, in the words of a message."""
+
+    BOOL = "True or False"
+    MEBIBYTES = "a whole number of MiB"
+    FRACTION = "a number above 0 and below 1"
+    SHARE = "a number between 0 and 1"
+    COUNT = "a whole number"
+    POWER = "a power of 2"
+    DIVISIONS = "a power of 2, or a list such as [256:1,512:2,>:4] of a size in MiB and a power of 2 (0 for none)"
+    BACKEND = "native or cudaMallocAsync"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `device`: it moves device memory; `least` and `most` bound a number (0 and None: no bound)."""
+
+    name: str
+    value: Value
+    device: bool
+    source: Source
+    least: int = 0
+    most: int | None = None
+
+
+CONFIG = Source("PyTorch c10/core/AllocatorConfig.cpp", "AcceleratorAllocatorConfig::parseArgs", "v2.4 to 2.13")
+CUDA_CONFIG = Source("PyTorch c10/cuda/CUDAAllocatorConfig.cpp", "CUDAAllocatorConfig::parseArgs", "v2.4 to 2.13")
+
+SETTINGS: dict[str, Setting] = {
+    row.name: row
+    for row in (
+        Setting("expandable_segments", Value.BOOL, True, CONFIG),
+        Setting("max_split_size_mb", Value.MEBIBYTES, True, CONFIG, 20),
+        Setting("max_non_split_rounding_mb", Value.MEBIBYTES, True, CONFIG, 20),
+        Setting("large_segment_size_mb", Value.MEBIBYTES, True, CONFIG, 11),
+        Setting("roundup_power2_divisions", Value.DIVISIONS, True, CONFIG),
+        Setting("garbage_collection_threshold", Value.FRACTION, True, CONFIG),
+        Setting("per_process_memory_fraction", Value.SHARE, True, CUDA_CONFIG),
+        Setting("backend", Value.BACKEND, True, CUDA_CONFIG),
+        Setting("release_lock_on_cudamalloc", Value.BOOL, False, CUDA_CONFIG),
+        Setting("release_lock_on_hipmalloc", Value.BOOL, False, CUDA_CONFIG),
+        Setting("graph_capture_record_stream_reuse", Value.BOOL, False, CUDA_CONFIG),
+        Setting("throw_on_cudamalloc_oom", Value.BOOL, False, CUDA_CONFIG),
+        Setting("pinned_use_cuda_host_register", Value.BOOL, False, CUDA_CONFIG),
+        Setting("pinned_use_hip_host_register", Value.BOOL, False, CUDA_CONFIG),
+        Setting("pinned_use_background_threads", Value.BOOL, False, CONFIG),
+        Setting("pinned_num_register_threads", Value.POWER, False, CUDA_CONFIG, 1, 128),
+        Setting("pinned_reserve_segment_size_mb", Value.MEBIBYTES, False, CUDA_CONFIG, 1),
+        Setting("pinned_max_round_threshold_mb", Value.MEBIBYTES, False, CONFIG),
+        Setting("pinned_max_cached_size_mb", Value.MEBIBYTES, False, CONFIG),
+        Setting("pinned_free_catch_all", Value.BOOL, False, CUDA_CONFIG),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """roundup_power2_divisions by size: one number of divisions per power of two from `first` bytes, `count` of them.
+
+    Smaller sizes take the first, larger ones the last.
+    """
+
+    first: int
+    count: int
+    unit: int
+    source: Source
+
+
+INTERVALS = Intervals(MIB, 16, MIB, CONFIG)
+BACKENDS = ("native", "cudaMallocAsync", "hipMallocAsync")
+NATIVE = "native"
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """How the simulator lays out addresses: `first` is that of the first segment, `range` the bytes of an expandable
+    range where the device's total is not known (else the total and one part in `spare` more), `bits` the width of an
+    address in a sort key (size above, address below).
+
+    Only their order counts: it breaks ties between free blocks of the same size.
+    """
+
+    first: int
+    range: int
+    spare: int
+    bits: int
+    source: Source
+
+
+ADDRESSES = Addresses(
+    2 * MIB,
+    2**10 * GIB,
+    8,
+    64,
+    Source("PyTorch c10/cuda/CUDACachingAllocator.cpp", "BlockComparatorSize, find_expandable_block", "v2.13"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The search for the smallest capacity stops at `step` bytes: segments are multiples of it."""
+
+    step: int
+    source: Source
+
+
+SEARCH = Search(2 * MIB, Source("PyTorch c10/cuda/CUDACachingAllocator.cpp", "kSmallBuffer, kRoundLarge", "v2.13"))
