@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
-from trainledger.facts.dtypes import FP32, INT32, INT64, DType
+from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.facts.losses import CHUNKED_HEAD, FUSED_LINEAR, FusedLinear, of_release
 from trainledger.ledger import aten
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape

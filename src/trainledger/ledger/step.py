@@ -13,9 +13,9 @@ from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
 from trainledger.ledger.book import ACCUMULATE, MODELS
+from trainledger.ledger.buckets import bucket_line
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, Micro, micro
-from trainledger.ledger.buckets import bucket_line
 from trainledger.ledger.remainders import Fresh, bytes_of, remainder_line
 from trainledger.ledger.run import Run
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
@@ -84,8 +84,17 @@ class _Steps:
     """Lines and segments of the run as they are put together."""
 
     __slots__ = (
-        "extras", "gradients", "ends", "job", "parameters", "segments", "shapes", "states", "temporaries",
-        "updates", "work",
+        "ends",
+        "extras",
+        "gradients",
+        "job",
+        "parameters",
+        "segments",
+        "shapes",
+        "states",
+        "temporaries",
+        "updates",
+        "work",
     )  # fmt: skip
 
     def __init__(self, job: Job, updates: Updates, extras: Extras) -> None:

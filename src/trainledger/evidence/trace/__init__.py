@@ -1,4 +1,4 @@
 """The trace: real PyTorch code runs on tensors without storage, and every birth and death of a storage is written down.
 
-`record`, `lines` and `passes_of` are plain data; the other modules need torch (the extra `trace`).
+`record` and `lines` are plain data, `runner` starts a process of its own; the modules of `live` need torch.
 """

@@ -68,7 +68,7 @@ def as_data(record: Record) -> dict[str, Any]:
 def from_data(data: Mapping[str, Any]) -> Record:
     """The record of `as_data`. Raises KeyError, TypeError or ValueError for anything else."""
     return Record(
-        births=tuple(Birth(*birth[:5], tuple(birth[5]), birth[6]) for birth in data["births"]),
+        births=tuple(_birth(*birth) for birth in data["births"]),
         stretches=tuple(Stretch(moment, tuple(events)) for moment, events in data["stretches"]),
         kernels=dict(data["kernels"]),
         answers=tuple(Answered(**answer) for answer in data["answers"]),
@@ -77,3 +77,8 @@ def from_data(data: Mapping[str, Any]) -> Record:
         parameters=(data["parameters"][0], data["parameters"][1]),
         seconds=dict(data["seconds"]),
     )
+
+
+def _birth(size: int, *rest: Any) -> Birth:
+    account, module, op, dtype, shape, stream = rest
+    return Birth(size, account, module, op, dtype, tuple(shape), stream)

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from trainledger.evidence.trace.dtypes import TORCH
-from trainledger.evidence.trace.optimizers import make_optimizer, states_of
-from trainledger.evidence.trace.record import Record
-from trainledger.evidence.trace.session import (
+from trainledger.evidence.trace.job import TraceError
+from trainledger.evidence.trace.live.dtypes import TORCH
+from trainledger.evidence.trace.live.optimizers import make_optimizer
+from trainledger.evidence.trace.live.session import (
     BACKWARD,
     BATCH,
     CLIP,
@@ -20,15 +20,14 @@ from trainledger.evidence.trace.session import (
     INIT,
     OPTIMIZER,
     Session,
-    TraceError,
     Where,
     without_storage,
 )
+from trainledger.evidence.trace.record import Record
 from trainledger.plan.schema import Plan
 
-STEPS = 2
+STEPS = (1, 1 + 1)  # the first, in which states appear, and one as every later one
 DROPPED = ("name", "model_type", "architectures", "torch_dtype", "dtype", "transformers_version")
-ENCODER_BATCH = {"ForMaskedLM": "tokens", "ForTokenClassification": "tokens", "ForSequenceClassification": "one"}
 
 
 def run_plan(plan: Plan, where: Where, report: Callable[[str], None] = lambda text: None) -> Record:
@@ -45,7 +44,9 @@ def run_plan(plan: Plan, where: Where, report: Callable[[str], None] = lambda te
     with session.running():
         session.enter(INIT)
         session.adopt(model)
-        Script(plan, session, model).run()
+        script = Script(plan, session, model)
+        script.run()
+        session.keep(script)
     return session.record()
 
 
@@ -116,7 +117,8 @@ def _adapted(plan: Plan, model: Any) -> Any:
     try:
         import peft
     except ImportError:
-        raise TraceError("the plan has an adapter and peft is not installed: pip install 'trainledger[trace]'") from None
+        missing = "the plan has an adapter and peft is not installed: pip install 'trainledger[trace]'"
+        raise TraceError(missing) from None
     given = plan.adapter
     assert given is not None
     if given.kind not in ("lora", "dora"):
@@ -166,7 +168,7 @@ class Script:
         scaler = self._scaler()
         session.enter(FORWARD, 1)
         batch = self.batch()
-        for step in range(1, STEPS + 1):
+        for step in STEPS:
             for micro in range(plan.batch.accumulation):
                 if step > 1 or micro:
                     session.enter(FORWARD, step)
@@ -182,7 +184,7 @@ class Script:
             else:
                 scaler.step(optimizer)
                 scaler.update()
-            session.stepped(states_of(optimizer))
+            session.stepped(optimizer)
             optimizer.zero_grad(set_to_none=not self.keeps)
 
     def _micro(self, step: int, batch: Mapping[str, Any], scaler: Any) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from trainledger.evidence.trace.session import TraceError
+from trainledger.evidence.trace.job import TraceError
 from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.plan.schema import Plan
 
 Maker = Callable[..., Any]
+MOMENTUM = True  # any number but zero: only that there is one counts here
 MAKERS: Mapping[str, tuple[Maker, Mapping[str, Any]]] = {
     "adamw": (torch.optim.AdamW, {}),
     "adam": (torch.optim.Adam, {}),
     "sgd": (torch.optim.SGD, {}),
-    "sgd-momentum": (torch.optim.SGD, {"momentum": 0.9}),
+    "sgd-momentum": (torch.optim.SGD, {"momentum": MOMENTUM}),
     "adagrad": (torch.optim.Adagrad, {}),
     "rmsprop": (torch.optim.RMSprop, {}),
     "adafactor": (torch.optim.Adafactor, {}),
@@ -47,11 +48,3 @@ def _implementation(name: str, implementation: str | None) -> dict[str, Any]:
     if implementation == "fused":
         return {"fused": True}
     return {"foreach": True}
-
-
-def states_of(optimizer: Any) -> Iterator[Any]:
-    """Every tensor that the optimizer keeps."""
-    for state in optimizer.state.values():
-        for one in state.values():
-            if isinstance(one, torch.Tensor):
-                yield one

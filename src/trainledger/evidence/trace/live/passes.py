@@ -7,6 +7,7 @@
 - softmax: of fp16 into fp32, CUDA converts inside the kernel (no fp32 copy); not for bf16.
 - autocast: CUDA's lists differ from a CPU's: see `autocast`.
 - gradients: silu and mish have a backward kernel on CUDA; under this label they have one too.
+- foreach: CUDA is among the devices whose optimizers run by foreach kernels when nothing is said.
 - masks: Transformers takes tensors without storage for a graph capture and builds masks; here it does not.
 """
 
@@ -19,9 +20,10 @@ from typing import Any
 
 import torch
 
-from trainledger.evidence.trace import attention, autocast
-from trainledger.evidence.trace.attention import AttentionSite
-from trainledger.facts.dtypes import FP32, INT32
+from trainledger.evidence.trace.live import attention, autocast
+from trainledger.evidence.trace.live.attention import AttentionSite
+from trainledger.evidence.trace.live.dtypes import dtype_of
+from trainledger.facts.dtypes import BOOL, FP32, INT32
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.facts.versions import at_least
 from trainledger.lines.kernel_work import Work, column_sum, embedding_backward, norms
@@ -37,10 +39,9 @@ def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     return out, torch.empty(rows, dtype=_wide(x)), torch.empty(rows, dtype=_wide(x))
 
 
-def layer_norm_backward(
-    grad: Any, x: Any, shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any, wanted: Any
-) -> Any:
-    """Gradients of the input and, where wanted, of weight and bias."""
+def layer_norm_backward(grad: Any, x: Any, *rest: Any) -> Any:
+    """Gradients of the input and, where wanted, of weight and bias. Arguments: as the operation's schema has them."""
+    *_, weight, bias, wanted = rest
     like = (x, weight, bias)
     return tuple(torch.empty_like(t) if want and t is not None else None for t, want in zip(like, wanted, strict=True))
 
@@ -60,8 +61,9 @@ def fused_rms_norm(x: Any, shape: Any, weight: Any, eps: float | None) -> Any:
     return torch.empty_like(x), torch.empty(rows, dtype=_wide(x))
 
 
-def fused_rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: Any, wanted: Any) -> Any:
-    """Gradients of the input and, where wanted, of the weight."""
+def fused_rms_norm_backward(grad: Any, x: Any, *rest: Any) -> Any:
+    """Gradients of the input and, where wanted, of the weight. Arguments: as the operation's schema has them."""
+    *_, weight, wanted = rest
     like = (x, weight)
     return tuple(torch.empty_like(t) if want and t is not None else None for t, want in zip(like, wanted, strict=True))
 
@@ -114,7 +116,10 @@ def handlers(site: AttentionSite) -> Mapping[Any, Callable[..., Any]]:
     }
 
 
-def insides(site: AttentionSite, device: Multiprocessors = UNKNOWN_DEVICE) -> Callable[[str, Any, Any], tuple[Work, ...]]:
+Inside = Callable[[str, Any, Any], tuple[Work, ...]]
+
+
+def insides(site: AttentionSite, device: Multiprocessors = UNKNOWN_DEVICE) -> Inside:
     """Temporaries inside the kernel of an operation, from its name, arguments and result."""
 
     def inside(name: str, args: Any, out: Any) -> tuple[Work, ...]:
@@ -122,6 +127,11 @@ def insides(site: AttentionSite, device: Multiprocessors = UNKNOWN_DEVICE) -> Ca
             return attention.insides(site, name, args)
         if name == "embedding_dense_backward":
             return embedding_backward(args[1].numel(), args[0].shape[-1], args[2])
+        if name == "_softmax_backward_data":
+            return (Work("gradient times result", args[0].numel(), dtype_of(args[0].dtype)),)
+        if name == "_safe_softmax":
+            count = args[0].numel()
+            return (Work("before masked rows are cleared", count, dtype_of(out.dtype)), Work("rows", count, BOOL))
         if name.startswith("_foreach_norm"):
             return norms(max(one.numel() for one in args[0]), len(args[0]))
         if name == "sum.dim_IntList" and args[0].dim() > 1 and tuple(args[1]) == (0,):
@@ -136,7 +146,7 @@ def insides(site: AttentionSite, device: Multiprocessors = UNKNOWN_DEVICE) -> Ca
 def like_cuda(site: AttentionSite) -> Iterator[None]:
     """Registers the replacements at the label's keys for as long as it lasts."""
     library = torch.library.Library("aten", "IMPL")
-    above = {"scaled_dot_product_attention": attention.sdpa(site), "dropout": dropout}
+    above: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": attention.sdpa(site), "dropout": dropout}
     if at_least(site.torch, FUSED_RMS):
         above["rms_norm"] = rms_norm
     for name in ("softmax", "log_softmax"):
@@ -153,11 +163,33 @@ def like_cuda(site: AttentionSite) -> Iterator[None]:
 
 
 @contextmanager
+def foreach_by_default() -> Iterator[None]:
+    """Optimizers and clipping that are told nothing run by foreach kernels, as on CUDA; on a CPU they would loop."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.optim import optimizer
+    from torch.utils import _foreach_utils
+
+    was = [(module, module._get_foreach_kernels_supported_devices) for module in (optimizer, _foreach_utils)]
+    lists = (optimizer._foreach_supported_types, _foreach_utils._foreach_supported_types)
+    for module, devices in was:
+        module._get_foreach_kernels_supported_devices = lambda devices=devices: [*devices(), "cpu"]
+    for types in lists:
+        types.append(FakeTensor)
+    try:
+        yield
+    finally:
+        for module, devices in was:
+            module._get_foreach_kernels_supported_devices = devices
+        for types in lists:
+            types.remove(FakeTensor)
+
+
+@contextmanager
 def no_capture() -> Iterator[None]:
     """Transformers does not take a tensor without storage for a graph capture (it would build attention masks)."""
     import sys
 
-    utils = sys.modules.get("transformers.utils.import_utils")
+    utils: Any = sys.modules.get("transformers.utils.import_utils")
     if utils is None or not hasattr(utils, "is_fake_tensor"):
         yield
         return

@@ -11,12 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from trainledger.evidence.trace.dtypes import dtype_of
+from trainledger.evidence.trace.live.dtypes import dtype_of
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.kernels_fused import EFFICIENT, FLASH, RANDOM
 from trainledger.facts.versions import at_least
@@ -32,18 +32,23 @@ FORWARD = {
 BACKWARD = {f"{name}_backward": kernel for name, kernel in FORWARD.items()}
 
 
-@dataclass(slots=True)
 class AttentionSite:
-    """Where attention runs: the plan's word, releases and architecture as in `lines.kernel_choice.Asked`; and what was
-    called so far, by kernel."""
+    """Where attention runs: the plan's word, releases and architecture as in `lines.kernel_choice.Asked`.
 
-    word: str | None = "sdpa"
-    torch: str = ""
-    architecture: str = ""
-    deprioritised: bool = False
-    calls: Counter[str] = field(default_factory=Counter)
-    composite: bool = False
-    package: bool = False
+    An accumulator: `calls` counts what was called so far, by kernel; `composite`: PyTorch's own composite is running.
+    """
+
+    def __init__(
+        self, word: str | None = "sdpa", torch: str = "", architecture: str = "", deprioritised: bool = False
+    ) -> None:
+        self.word, self.torch, self.architecture, self.deprioritised = word, torch, architecture, deprioritised
+        self.calls: Counter[str] = Counter()
+        self.composite = False
+
+    @property
+    def package(self) -> bool:
+        """Whether the plan calls the flash-attn package."""
+        return self.word == "flash"
 
     def kernel_of(self, query: Any, mask: Any, dropout: float, grouped: bool) -> Kernel:
         """The kernel of one call."""
@@ -75,11 +80,11 @@ class AttentionSite:
 def sdpa(site: AttentionSite) -> Callable[..., Any]:
     """A replacement of scaled_dot_product_attention that calls what CUDA would."""
 
-    def run(
-        query: Any, key: Any, value: Any, mask: Any = None, dropout: float = 0.0, causal: bool = False, *,
-        scale: float | None = None, enable_gqa: bool = False,
-    ) -> Any:  # fmt: skip
-        grouped = bool(enable_gqa) and query.shape[-3] != key.shape[-3]
+    def run(query: Any, key: Any, value: Any, *rest: Any, **named: Any) -> Any:
+        given = dict(zip(("attn_mask", "dropout_p", "is_causal"), rest, strict=False)) | named
+        mask, dropout, causal = (given.get(name) for name in ("attn_mask", "dropout_p", "is_causal"))
+        dropout, causal, scale = dropout or 0.0, bool(causal), given.get("scale")
+        grouped = bool(given.get("enable_gqa")) and query.shape[-3] != key.shape[-3]
         kernel = site.kernel_of(query, mask, dropout, grouped)
         site.calls[kernel.value] += 1
         mask = additive(mask, query.dtype)
@@ -116,7 +121,8 @@ class Call:
         width = self.qkv[0].shape[-1]
         pad, qkv = -width % FLASH.pad, self.qkv
         if pad:
-            qkv = tuple(torch.nn.functional.pad(t, [0, pad]) for t in qkv)  # type: ignore[assignment]
+            query, key, value = (torch.nn.functional.pad(t, [0, pad]) for t in qkv)
+            qkv = (query, key, value)
         scale = 1 / math.sqrt(width) if scale is None else scale
         out = aten._scaled_dot_product_flash_attention(*qkv, self.dropout, self.causal, False, scale=scale)[0]
         return out[..., :width] if pad else out
@@ -153,12 +159,8 @@ def aligned(mask: Any, step: int) -> Any:
     return torch.nn.functional.pad(mask, [0, step - width % step])[..., :width]
 
 
-def by_token(tensor: Any, heads: int = 0) -> Any:
+def by_token(tensor: Any) -> Any:
     """An empty tensor like one of [batch, heads, sequence, dim], in the layout that kernels give: token by token."""
-    if heads and heads != tensor.shape[1]:
-        tensor = tensor[:, :1].expand(-1, heads, -1, -1)
-        batch, count, rows, width = tensor.shape
-        return torch.empty((batch, rows, count, width), dtype=tensor.dtype).transpose(1, 2)
     return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
 
 
@@ -180,17 +182,18 @@ def handlers(site: AttentionSite) -> Mapping[Any, Callable[..., Any]]:
         state = _random(site, Kernel.PACKAGE if site.package else Kernel.FLASH)
         return out, lse, none, none.clone(), rows, key.shape[2], *state, none.clone()
 
-    def flash_backward(grad: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> Any:
-        return tuple(by_token(t) for t in (query, key, value))
+    def flash_backward(grad: Any, *args: Any, **__: Any) -> Any:
+        return tuple(by_token(t) for t in args[:3])
 
-    def efficient(query: Any, key: Any, value: Any, mask: Any, needs: bool, *_: Any, **__: Any) -> Any:
+    def efficient(query: Any, key: Any, value: Any, *rest: Any, **__: Any) -> Any:
+        needs = rest[1]
         batch, heads, rows, _width = query.shape
         lse = torch.empty((batch, heads, up(rows, EFFICIENT.statistics) if needs else 0), dtype=torch.float32)
         out = torch.empty((batch, rows, heads, value.shape[-1]), dtype=query.dtype).transpose(1, 2)
         return out, lse, torch.empty((), dtype=torch.int64), torch.empty((), dtype=torch.int64)
 
-    def efficient_backward(grad: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> Any:
-        return (*(by_token(t) for t in (query, key, value)), None)
+    def efficient_backward(grad: Any, *args: Any, **__: Any) -> Any:
+        return (*(by_token(t) for t in args[:3]), None)
 
     def cudnn(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> Any:
         batch, heads, rows, _width = query.shape

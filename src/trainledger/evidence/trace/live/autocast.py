@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from trainledger.evidence.trace.dtypes import FLOATS, SIXTEEN
+from trainledger.evidence.trace.live.dtypes import FLOATS, SIXTEEN
 
 aten = torch.ops.aten
 FP32 = """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Seen:
-    """A storage that was born: bytes, and what was known then. `account` may be settled later."""
+    """A storage that was born: bytes, and what was known then; `account` where that was settled at once."""
 
     size: int
     op: str
@@ -31,6 +31,8 @@ class StorageLedger:
 
     def __init__(self) -> None:
         self.births: list[Seen] = []
+        self.accounts: dict[int, str] = {}  # by a birth's number, where it is settled
+        self.labels: dict[int, tuple[str, str]] = {}  # names that say more than module and operation
         self.stretches: list[tuple[str, list[int]]] = []
         self.phase = ""
         self.closed = False
@@ -67,7 +69,9 @@ class StorageLedger:
     def _resized(self, place: int, number: int, size: int) -> int:
         old, known = self.births[number], self._known[place]
         self._dead(number)
-        again = Seen(size, old.op, old.module, old.node, self.phase, old.dtype, old.shape, old.account, old.stream)
+        again = replace(old, size=size, phase=self.phase)
+        if number in self.accounts:
+            self.accounts[len(self.births)] = self.accounts[number]
         self._known[place] = (len(self.births), known[1])
         self._born(again)
         return len(self.births) - 1
@@ -98,6 +102,11 @@ class StorageLedger:
         known = self._known.get(tensor.untyped_storage()._cdata)
         return -1 if known is None else known[0]
 
+    def settle(self, number: int, account: str, again: bool = False) -> None:
+        """A birth belongs to an account; the first word counts, unless `again`."""
+        if number >= 0 and (again or number not in self.accounts):
+            self.accounts[number] = account
+
     def live(self) -> frozenset[int]:
         """Numbers of what lives now."""
         return frozenset(self._live)
@@ -105,6 +114,8 @@ class StorageLedger:
     def _born(self, seen: Seen) -> None:
         number = len(self.births)
         self.births.append(seen)
+        if seen.account:
+            self.accounts[number] = seen.account
         self.bytes += seen.size
         self._events.append(number + 1)
         self._live.add(number)

@@ -19,7 +19,8 @@ from torch.nn.modules import module as module_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from trainledger.evidence.trace.ledger import Seen, StorageLedger
+from trainledger.evidence.trace.live.ledger import Seen, StorageLedger
+from trainledger.facts.kernel_order import RESULT_ORDER
 from trainledger.lines.kernel_work import Work
 
 aten = torch.ops.aten
@@ -28,9 +29,7 @@ ADD, ITEM, CAST = aten.add.Tensor, aten._local_scalar_dense.default, aten._to_co
 # What backward formulas (index, topk) write into zeros in place, out of place only because a mode is active.
 WRITES_INTO_ZEROS = {"index_put": "index_put_", "scatter.src": "scatter_"}
 # Where a kernel's order is not that of its results: dropout's mask, cuDNN attention's random state.
-MADE_FIRST: Mapping[str, tuple[int, ...]] = {
-    "native_dropout": (1,), "_scaled_dot_product_cudnn_attention": (6, 7)
-}  # fmt: skip
+MADE_FIRST = {row.operation: row.first for row in RESULT_ORDER}
 # Kernels whose random state lies on the host.
 HOST = ("_scaled_dot_product_efficient_attention",)
 HOST_SCALARS = ("lift_fresh", "scalar_tensor")
@@ -53,7 +52,7 @@ class Hooks:
     workspace: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Counts:
     """References that a gradient shows in the dispatch mode when autograd's buffer is its only owner."""
 
@@ -73,7 +72,8 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         self.last = ""
         self.host_scalars = False
         self.answers: Counter[tuple[str, str, str]] = Counter()
-        self.entered: Callable[[str, int], None] = lambda name, depth: None
+        self.entered: Callable[[Any, str, int], None] = lambda module, name, depth: None
+        self.behind: Callable[[bool], None] | None = None  # told of every operation: whether backward makes it
         self.failing = ""
         self._labels: dict[Any, str] = {}
         self._workspaces: set[bool] = set()
@@ -86,6 +86,8 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         label = type(node).__name__ if node is not None else ""
         if label and torch.is_grad_enabled():
             label = RECOMPUTE
+        if self.behind is not None:
+            self.behind(node is not None)
         module = self._module(node)
         del node
         if func is ITEM:
@@ -109,8 +111,8 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
             if self.host_scalars and name in HOST_SCALARS:
                 ledger.ignore(out)
             number = ledger.see(out, name, module, label)
-            if number >= 0 and name == "_to_copy":
-                ledger.births[number].account = ledger.births[number].account or self._cast(args[0])
+            if name == "_to_copy" and self._casts(args[0]):
+                ledger.settle(number, "autocast_weight_casts")
         else:
             for leaf in made_order(name, tree_leaves(out)):
                 if isinstance(leaf, torch.Tensor):
@@ -137,14 +139,14 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
             self._workspaces.add(behind)
             size = self.hooks.workspace
             thread = "autograd thread" if behind else "main thread"
-            self.ledger.inside(Seen(size, "cuBLAS workspace", thread, "", self.ledger.phase, "uint8", (size,), "workspace"))
+            phase = self.ledger.phase
+            self.ledger.inside(Seen(size, "cuBLAS workspace", thread, "", phase, "uint8", (size,), "workspace"))
 
-    def _cast(self, source: Any) -> str:
-        """The account of a copy in another dtype: that of autocast's casts where it was made of a weight."""
+    def _casts(self, source: Any) -> bool:
+        """Whether a copy in another dtype is autocast's of a weight."""
         if not torch.is_autocast_enabled("cpu"):
-            return ""
-        number = self.ledger.number(source)
-        return "autocast_weight_casts" if number >= 0 and self.ledger.births[number].account == "weights" else ""
+            return False
+        return self.ledger.accounts.get(self.ledger.number(source)) == "weights"
 
     def _answer(self, tensor: Any, module: str) -> Any:
         """What `.item()` and `bool()` are told: host counters count one, masks are full, all else is 0 or False."""
@@ -185,9 +187,8 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         """Follows module calls; also through a recompute that stops early by an exception."""
 
         def enter(module: Any, _: Any) -> None:
-            name = self.names.get(id(module), type(module).__name__)
-            self.entered(name, len(self.stack))
-            self.stack.append(name)
+            self.entered(module, self.names.get(id(module), ""), len(self.stack))
+            self.stack.append(self.names.get(id(module), type(module).__name__))
 
         def leave(module: Any, _: Any, result: Any) -> None:
             if result is None:
@@ -263,5 +264,6 @@ def calibrate() -> Counts:
         (first + second).sum().backward()
         held = scale.found[-1]
     if not any(more > sole for more, sole in zip(held, alone, strict=True)):
-        raise RuntimeError(f"references of gradients cannot be told apart in torch {torch.__version__}: {alone}, {held}")
+        found = f"{alone} alone, {held} held"
+        raise RuntimeError(f"references of gradients cannot be told apart in torch {torch.__version__}: {found}")
     return Counts(*alone)

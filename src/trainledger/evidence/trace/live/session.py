@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,21 +13,19 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from trainledger.evidence.trace import passes
-from trainledger.evidence.trace.attention import AttentionSite
-from trainledger.evidence.trace.ledger import StorageLedger
+from trainledger.evidence.trace.job import Job, TraceError
+from trainledger.evidence.trace.live import passes
+from trainledger.evidence.trace.live.attention import AttentionSite
+from trainledger.evidence.trace.live.ledger import Seen, StorageLedger
+from trainledger.evidence.trace.live.watcher import RECOMPUTE, Hooks, Watcher, calibrate
 from trainledger.evidence.trace.record import Answered, Birth, Record, Stretch
-from trainledger.evidence.trace.watcher import RECOMPUTE, Hooks, Watcher, calibrate
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.lines.line import Account
 
 FORWARD, LOSS, BACKWARD, CLIP, OPTIMIZER, INIT = "forward", "loss", "backward", "clip", "optimizer", "init"
 BATCH = "(batch)"
 ROOT = "(model)"
-
-
-class TraceError(Exception):
-    """Code that cannot be traced; the message is one line that names the module and what it did."""
+BACK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +37,17 @@ class Where:
     device: Multiprocessors = UNKNOWN_DEVICE
 
 
+def where_of(job: Job) -> Where:
+    """Where a job would run."""
+    stack = None if job.plan is None else job.plan.stack
+    word = "sdpa" if stack is None or stack.attention in (None, "eager", "unfused") else stack.attention
+    back = stack is not None and BACK in stack.env
+    release = job.torch or (stack.versions.get("torch", "") if stack is not None else "")
+    count, threads = job.processors
+    device = Multiprocessors(count, threads, UNKNOWN_DEVICE.source)
+    return Where(AttentionSite(word, release, job.architecture, back), job.workspace, device)
+
+
 class Session:
     """A trace while it is made. Use `running` around the code, `enter` before each of its moments."""
 
@@ -49,13 +57,15 @@ class Session:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.names: dict[int, str] = {}
         self.notes: list[str] = []
-        self.parameters: list[Any] = []
+        self.parameters: dict[str, Any] = {}
         self.trained: tuple[int, int] = (0, 0)
         self.head = ""
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = {}
         self.watcher: Any = None
+        self._held: list[Any] = []
+        self.auto: Any = None
+        self.step = 0
         self._moment = ("", 0.0)
-        self._step = 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -73,9 +83,12 @@ class Session:
                 warnings.simplefilter("ignore")
                 stack.enter_context(passes.like_cuda(site))
                 stack.enter_context(passes.no_capture())
+                stack.enter_context(passes.foreach_by_default())
                 stack.enter_context(self.mode)
                 self.watcher = Watcher(self.ledger, self.names, hooks, calibrate())
                 self.watcher.entered = self._entered
+                if self.auto is not None:
+                    stack.enter_context(self.auto.watching(self.watcher))
                 stack.enter_context(self.watcher.modules())
                 stack.enter_context(self.watcher)
                 yield
@@ -98,20 +111,20 @@ class Session:
     def adopt(self, model: Any) -> None:
         """Parameters and buffers of a model without storage are born, in the model's order."""
         self.names.update({id(module): name or ROOT for name, module in model.named_modules()})
-        self.parameters = list(model.parameters())
+        self.parameters = dict(model.named_parameters())
         self.head = _head(model)
         owned = [(Account.WEIGHTS, name, one) for name, one in model.named_parameters()]
         owned += [(Account.BUFFERS, name, one) for name, one in model.named_buffers()]
         for account, name, tensor in owned:
             self.own(account, name, tensor)
-        count = sum(one.numel() for one in self.parameters)
-        self.trained = (count, sum(one.numel() for one in self.parameters if one.requires_grad))
+        count = sum(one.numel() for one in self.parameters.values())
+        self.trained = (count, sum(one.numel() for one in self.parameters.values() if one.requires_grad))
 
     def own(self, account: Account, name: str, tensor: Any) -> None:
         """A tensor of a known account; born now if it was not."""
         number = self.ledger.see(tensor.data, account.value, name)
-        if number >= 0 and not self.ledger.births[number].account:
-            self.ledger.births[number].account = account.value
+        self.ledger.settle(number, account.value)
+        self.ledger.labels[number] = (name, account.value)
 
     def tensor(self, name: str, shape: tuple[int, ...], dtype: Any = torch.int64) -> Any:
         """A tensor of the batch, as it arrives on the device."""
@@ -120,10 +133,19 @@ class Session:
         self.own(Account.INPUTS, name, made)
         return made
 
+    def keep(self, held: Any) -> None:
+        """Something that a script's names hold to the end."""
+        self._held.append(held)
+
+    def finish(self) -> None:
+        """The code is done: what backward left is a gradient."""
+        if self.ledger.phase == BACKWARD:
+            self.backwarded()
+
     def enter(self, phase: str, step: int = 0) -> None:
         """A moment begins: `step` counts from 1; 0 is before the first."""
         self._leave()
-        self._step = step
+        self.step = step
         moment = f"step {step}: {phase}" if step else phase
         self._moment = (moment, time.perf_counter())
         self.ledger.enter(moment, phase)
@@ -137,56 +159,64 @@ class Session:
     def _leave(self) -> None:
         moment, since = self._moment
         if moment:
-            self.seconds[moment] += time.perf_counter() - since
+            self.seconds[moment] = self.seconds.get(moment, 0.0) + time.perf_counter() - since
 
-    def _entered(self, name: str, depth: int) -> None:
+    def _entered(self, module: Any, name: str, depth: int) -> None:
+        if self.auto is not None and not depth:
+            self.auto.called(module)
+            name = self.names.get(id(module), "")
         if name == self.head and self.ledger.phase == FORWARD:
             self._leave()
-            self._moment = (f"step {self._step}: {LOSS}", time.perf_counter())
+            self._moment = (f"step {self.step}: {LOSS}", time.perf_counter())
             self.ledger.enter(self._moment[0], LOSS)
 
     def forwarded(self) -> None:
         """Forward and loss are done: what lives of them is kept for backward."""
         for number in self.ledger.live():
-            seen = self.ledger.births[number]
-            if not seen.account and seen.phase in (FORWARD, LOSS):
-                seen.account = (Account.LOGITS if seen.phase == LOSS else Account.ACTIVATIONS).value
+            phase = self.ledger.births[number].phase
+            if phase in (FORWARD, LOSS):
+                self.ledger.settle(number, (Account.LOGITS if phase == LOSS else Account.ACTIVATIONS).value)
 
     def backwarded(self) -> None:
         """Backward is done: what parameters hold as gradients are gradients."""
-        for one in self.parameters:
+        for name, one in self.parameters.items():
             if one.grad is not None:
                 number = self.ledger.number(one.grad)
-                if number >= 0:
-                    self.ledger.births[number].account = Account.GRADIENTS.value
+                self.ledger.settle(number, Account.GRADIENTS.value, again=True)
+                self.ledger.labels[number] = (name, "gradient")
 
-    def stepped(self, states: Iterable[Any]) -> None:
+    def stepped(self, optimizer: Any) -> None:
         """The optimizer has stepped: its states are those that its `state` holds."""
-        for tensor in states:
-            number = self.ledger.number(tensor)
-            if number >= 0 and not self.ledger.births[number].account:
-                self.ledger.births[number].account = Account.OPTIMIZER.value
+        names = {id(one): name for name, one in self.parameters.items()}
+        for one, state in optimizer.state.items():
+            for key, tensor in state.items():
+                if isinstance(tensor, torch.Tensor):
+                    number = self.ledger.number(tensor)
+                    self.ledger.settle(number, Account.OPTIMIZER.value)
+                    self.ledger.labels[number] = (names.get(id(one), ""), str(key))
 
     def record(self) -> Record:
         """What was traced. Call it after `running`."""
         self._leave()
-        births = tuple(
-            Birth(one.size, one.account or self._account(one).value, one.module, one.op, one.dtype, one.shape, one.stream)
-            for one in self.ledger.births
-        )
+        births = tuple(self._birth(number, one) for number, one in enumerate(self.ledger.births))
         answers = self.watcher.answers if self.watcher else {}
         return Record(
             births=births,
             stretches=tuple(Stretch(moment, tuple(events)) for moment, events in self.ledger.stretches if events),
             kernels=dict(self.where.site.calls),
-            answers=tuple(Answered(*key, count) for key, count in answers.items()),
+            answers=tuple(Answered(op, module, value, count) for (op, module, value), count in answers.items()),
             notes=tuple(self.notes),
             versions={"torch": torch.__version__, **_transformers()},
             parameters=self.trained,
             seconds=dict(self.seconds),
         )
 
-    def _account(self, one: Any) -> Account:
+    def _birth(self, number: int, one: Seen) -> Birth:
+        account = self.ledger.accounts.get(number) or self._account(one).value
+        module, op = self.ledger.labels.get(number, (one.module, one.op))
+        return Birth(one.size, account, module, op, one.dtype, one.shape, one.stream)
+
+    def _account(self, one: Seen) -> Account:
         if one.phase in (FORWARD, LOSS):
             return Account.LOGITS if one.phase == LOSS else Account.FORWARD
         if one.phase == BACKWARD:
