@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainledger.answer.estimate import Estimate
-from trainledger.base.problems import InputError
+from trainledger.base.problems import InputError, RefusedError, TraceError
 from trainledger.facts.accuracy import TAIL
 
 METRICS = ("allocated_peak", "active_peak", "reserved_peak", "device_used")
@@ -82,6 +82,7 @@ class Accuracy:
 
     rows: tuple[Row, ...]
     verdicts: Verdicts
+    refused: tuple[str, ...] = ()  # ids of runs that this engine does not take, with the reason: in no score
 
     @property
     def groups(self) -> dict[str, dict[str, Score]]:
@@ -133,19 +134,29 @@ def accuracy(cases: Iterable[Case], report: Callable[[str], None] = lambda name:
     """Estimate every case and compare. `report` is told each case's id as it is done."""
     rows: list[Row] = []
     outcomes: list[tuple[Case, str | None]] = []
+    refused: list[str] = []
     for case in cases:
-        made, failed = _made(case)
+        try:
+            made, failed = _made(case)
+        except RefusedError as error:
+            refused.append(f"{case.id}: {'; '.join(str(problem) for problem in error.problems)}")
+            report(case.id)
+            continue
         rows += [_row(case, reading, made, failed) for reading in case.readings]
         outcomes.append((case, made.verdict.outcome if made else None))
         report(case.id)
-    return Accuracy(tuple(rows), _verdicts(outcomes))
+    return Accuracy(tuple(rows), _verdicts(outcomes), refused=tuple(refused))
 
 
 def _made(case: Case) -> tuple[Estimate | None, str]:
     try:
         return case.make(), ""
+    except RefusedError:
+        raise
     except InputError as error:
         return None, "; ".join(str(problem) for problem in error.problems)
+    except TraceError as error:
+        return None, str(error)
 
 
 def _row(case: Case, reading: Reading, made: Estimate | None, failed: str) -> Row:

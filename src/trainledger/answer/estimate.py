@@ -68,6 +68,7 @@ class Estimate:
     ranks: int
     global_batch: int
     notes: Notes
+    replayed: bool = False  # whether reserved is the allocator's replay of the stream, not a factor
 
     @property
     def architecture(self) -> str:

@@ -148,9 +148,16 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     return (
         Amount("allocated", peak.allocated, ", ".join(bases), what, str(CUDA.source)),
         Amount("active", peak.active, ", ".join(bases), waiting, str(CUDA.source)),
-        Amount("reserved", peak.reserved, ratio.basis.value, _times(ratio), str(ratio.source)),
+        _reserved(answer, ratio),
         Amount("device", answer.device, own.basis.value, f"reserved, the process's context{ranks}", outside),
     )
+
+
+def _reserved(answer: Estimate, ratio: Interval) -> Amount:
+    if answer.replayed:
+        what = "the caching allocator's replay of every birth and death"
+        return Amount("reserved", answer.peak.reserved, "counted", what, str(CUDA.source))
+    return Amount("reserved", answer.peak.reserved, ratio.basis.value, _times(ratio), str(ratio.source))
 
 
 def roles(answer: Estimate) -> tuple[Role, ...]:

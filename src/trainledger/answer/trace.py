@@ -9,28 +9,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainledger.allocator.conf import Conf, conf_of
-from trainledger.allocator.replay import least, smallest_capacity
-from trainledger.allocator.stream import Stream
-from trainledger.answer.check import raise_if
 from trainledger.answer.estimate import (
     INIT,
-    Band,
     Estimate,
     Parameters,
-    Peak,
     architecture_of,
     device_of,
-    largest,
 )
 from trainledger.answer.notes import notes_of
 from trainledger.answer.trace_buckets import with_buckets
+from trainledger.answer.traced import need_of, peak_of, shifted, told
 from trainledger.answer.verdict import judge
 from trainledger.base.dims import Axis, Dim
-from trainledger.base.problems import InputError, Problem
+from trainledger.base.problems import InputError, Problem, RefusedError
 from trainledger.evidence.trace.job import Job, Tracer
 from trainledger.evidence.trace.lines import Trace, trace_of
 from trainledger.evidence.trace.record import Record
-from trainledger.facts.overheads import Interval, communicators, context
+from trainledger.facts.overheads import communicators, context
 from trainledger.facts.trace import REFUSED, SCOPE
 from trainledger.facts.versions import parse_version
 from trainledger.ledger.rank import Ledger, extras_of
@@ -52,7 +47,7 @@ NAMED = (
 def trace(plan: Plan, tracer: Tracer) -> Estimate:
     """The estimate of a resolved plan whose code `tracer` runs.
 
-    Raises InputError naming every key that cannot be traced, and what `tracer` raises when the code fails.
+    Raises RefusedError naming every key that cannot be traced, and what `tracer` raises when the code fails.
     """
     check_traceable(plan)
     record = with_buckets(plan, tracer(job_of(plan)))
@@ -74,8 +69,10 @@ def job_of(plan: Plan) -> Job:
 
 
 def check_traceable(plan: Plan) -> None:
-    """Raise InputError with every key whose value cannot be traced, by name."""
-    raise_if(list(_problems(plan)))
+    """Raise RefusedError with every key whose value cannot be traced, by name."""
+    problems = list(_problems(plan))
+    if problems:
+        raise RefusedError(problems)
 
 
 def _problems(plan: Plan) -> Iterator[Problem]:
@@ -128,9 +125,9 @@ def answer_of(plan: Plan, traced: Trace, conf: Conf) -> Estimate:
     ranks = degrees(plan).world
     outside = (context(architecture_of(device)), communicators(ranks))
     steps = tuple(one for one in moments if one.name != INIT)
-    peak, within = (_peak(traced, some) for some in (moments, steps))
+    peak, within = (peak_of(traced, some) for some in (moments, steps))
     usable = device.usable_bytes if device else None
-    need = _need(traced.stream, conf, outside)
+    need = need_of(traced.stream, conf, outside)
     notes = notes_of(plan, model, device)
     count, trained = traced.record.parameters
     return Estimate(
@@ -140,36 +137,12 @@ def answer_of(plan: Plan, traced: Trace, conf: Conf) -> Estimate:
         ledger=ledger,
         peak=peak,
         steps=within,
-        device=_shifted(peak.reserved, outside),
+        device=shifted(peak.reserved, outside),
         verdict=judge(usable, need.low, need.expected, need.high),
         ranks=ranks,
         global_batch=global_batch(plan),
+        replayed=True,
         notes=replace(notes, warnings=(*notes.warnings, *_told(plan, traced.record))),
-    )
-
-
-def _peak(traced: Trace, moments: tuple[object, ...]) -> Peak:
-    moment = largest(moments)  # type: ignore[arg-type]
-    allocated = Band(moment.allocated, moment.allocated, moment.allocated)
-    names = {one.name for one in moments}  # type: ignore[attr-defined]
-    reserved = max(size for name, size in traced.reserved if name in names)
-    return Peak(moment.name, allocated, allocated, Band(reserved, reserved, reserved))
-
-
-def _need(stream: Stream, conf: Conf, outside: tuple[Interval, ...]) -> Band:
-    """Bytes of a device that the stream needs. Low: live blocks alone; expected: the smallest capacity on which the
-    allocator's replay runs through, giving cached memory back where it must; high: it never has to."""
-    found = smallest_capacity(stream, conf)
-    return _shifted(
-        Band(least(stream, conf), found.capacity, max(found.unbounded.peaks.reserved, found.capacity)), outside
-    )
-
-
-def _shifted(band: Band, outside: tuple[Interval, ...]) -> Band:
-    return Band(
-        band.low + round(sum(one.low for one in outside)),
-        band.expected + round(sum(one.expected for one in outside)),
-        band.high + round(sum(one.high for one in outside)),
     )
 
 
@@ -188,20 +161,9 @@ def _model(plan: Plan, record: Record) -> Model:
 
 
 def _told(plan: Plan, record: Record) -> Iterator[str]:
-    """Warnings of the trace: versions that differ, kernels taken, answers given."""
+    """Warnings of the trace: versions that differ, and what it says of itself."""
     for package, installed in record.versions.items():
         wanted = plan.stack.versions.get(package)
         if wanted and parse_version(wanted) != parse_version(installed):
             yield f"trace: the plan has {package} {wanted}, traced with {package} {installed}"
-    if record.kernels:
-        calls = ", ".join(f"{kernel} {count} times" for kernel, count in sorted(record.kernels.items()))
-        yield f"trace: attention ran {calls}"
-    for answer in record.answers:
-        if answer.op != COUNTER:
-            at = f" in {answer.module}" if answer.module else ""
-            yield f"trace: asked for a value of {answer.op}{at}, told {answer.value} ({answer.count} times)"
-    for note in record.notes:
-        yield f"trace: {note}"
-
-
-COUNTER = "a value"  # a counter on the host, such as the optimizer's step
+    yield from told(record)

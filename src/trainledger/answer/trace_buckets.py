@@ -1,6 +1,6 @@
 """DistributedDataParallel's flat tensors, joined to a trace of one process by formula.
 
-Source: torch/nn/parallel/distributed.py and torch/csrc/distributed/c10d/reducer.cpp: at construction weights are sent in
+Source: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp. At construction weights are sent in
 flat copies and all gradients get one bucket; before the second forward buckets are made anew, of limited sizes, in the
 order in which the first backward finished its gradients.
 """

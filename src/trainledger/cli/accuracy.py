@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from trainledger.answer.estimate import Estimate
     from trainledger.importers.records import Record
 
+ENGINES = ("formula", "trace")
+
 
 def accuracy(
     records: list[str] = typer.Argument(..., metavar="RECORDS.jsonl...", help="Files of run records."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     markdown: bool = typer.Option(False, "--markdown", help="Print the published page."),
     worst: int = typer.Option(0, "--worst", metavar="N", min=0, help="Also list the N rows with the largest errors."),
-    engine: str = typer.Option("formula", "--engine", help="Which witness estimates: formula."),
+    engine: str = typer.Option("formula", "--engine", help="Which witness estimates: formula or trace."),
     confidence: str = typer.Option("", "--confidence", metavar="A|B|C", help="Only rows of at least this confidence."),
     above: str = typer.Option("", "--above", metavar="SIZE", help="Only rows that measured more than this."),
 ) -> None:
@@ -33,8 +35,8 @@ def accuracy(
 def _engine(name: str) -> str:
     from trainledger.base.problems import InputError, Problem
 
-    if name != "formula":
-        raise InputError([Problem("--engine", f"found {name!r}", "formula can estimate records so far")])
+    if name not in ENGINES:
+        raise InputError([Problem("--engine", f"found {name!r}", f"one of {', '.join(ENGINES)} is needed")])
     return name
 
 
@@ -64,7 +66,7 @@ def _cases(paths: list[str], engine: str, confidences: str, above: str) -> list[
                 problems.append(record)
             elif isinstance(record, Record) and record.confidence in confidences:
                 if (record.measured.size or least) >= least:
-                    cases.append(_case(record))
+                    cases.append(_case(record, engine))
             elif isinstance(record, OperatorRecord):
                 continue
     if problems:
@@ -74,7 +76,7 @@ def _cases(paths: list[str], engine: str, confidences: str, above: str) -> list[
     return cases
 
 
-def _case(record: Record) -> Case:
+def _case(record: Record, engine: str) -> Case:
     from trainledger.answer.accuracy import METRICS, Case, Reading
 
     measured = record.measured
@@ -92,17 +94,23 @@ def _case(record: Record) -> Case:
         readings=tuple(readings),
         outcome=measured.outcome,
         assumed="measured.outcome" in record.assumed,
-        make=_maker(record),
+        make=_maker(record, engine),
     )
 
 
-def _maker(record: Record) -> Callable[[], Estimate]:
+def _maker(record: Record, engine: str) -> Callable[[], Estimate]:
+    def trace() -> Estimate:
+        from trainledger.answer.trace import trace as trace_of
+        from trainledger.evidence.trace.runner import run_job
+
+        return trace_of(record.draft().plan, run_job)
+
     def make() -> Estimate:
         from trainledger.answer.estimate import estimate
 
         return estimate(record.draft().plan)
 
-    return make
+    return trace if engine == "trace" else make
 
 
 def _progress(count: int) -> Callable[[str], None]:

@@ -17,7 +17,9 @@ class ResultOrder:
 
 
 RESULT_ORDER = (
-    ResultOrder("native_dropout", (1,), Source("PyTorch aten/src/ATen/native/cuda/Dropout.cu", "dropout_cuda", "v2.13")),
+    ResultOrder(
+        "native_dropout", (1,), Source("PyTorch aten/src/ATen/native/cuda/Dropout.cu", "dropout_cuda", "v2.13")
+    ),
     ResultOrder(
         "_scaled_dot_product_cudnn_attention", (6, 7),
         Source("PyTorch aten/src/ATen/native/transformers/cuda/attention.cu", "_cudnn_attention_forward", "v2.13"),

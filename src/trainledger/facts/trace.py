@@ -37,4 +37,6 @@ class Patience:
     source: Source
 
 
-PATIENCE = Patience(600, Source("a trace of 100 layers takes seconds; what takes this long hangs", "bench/bench_trace.py"))
+PATIENCE = Patience(
+    600, Source("traces of large models take seconds; what takes this long hangs", "bench/bench_trace.py")
+)

@@ -26,6 +26,7 @@ def document(result: Accuracy) -> dict[str, Any]:
             for name in ("n", "false_fits", "false_alarms", "tight", "assumed", "failed")
         },
         "rows": [_row(row) for row in result.rows],
+        "refused": list(result.refused),
     }
 
 
@@ -74,6 +75,8 @@ def _worst(rows: Iterable[Row]) -> list[tuple[str, ...]]:
 def text(result: Accuracy, worst: Sequence[Row] = ()) -> str:
     """The table by group and metric, the verdicts, and the worst rows."""
     parts = [columns(HEAD, _table(result), right=NUMBERS), _verdicts(result)]
+    if result.refused:
+        parts.append("\n".join(["refused by this engine, in no score:", *(f"  {one}" for one in result.refused)]))
     if worst:
         head = ("id", "metric", "error", "expected", "measured", "why it failed")
         parts.append(columns(head, _worst(worst)))

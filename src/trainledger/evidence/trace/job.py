@@ -28,10 +28,6 @@ Report = Callable[[str], None]
 Tracer = Callable[[Job], Record]
 
 
-class TraceError(Exception):
-    """Code that cannot be traced; the message is one line that names the module and what it did."""
-
-
 def as_data(job: Job) -> dict[str, Any]:
     """The job as JSON values."""
     return {

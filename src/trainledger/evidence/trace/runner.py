@@ -11,7 +11,8 @@ from queue import Empty, Queue
 from time import monotonic
 from typing import IO, Any
 
-from trainledger.evidence.trace.job import Job, Report, TraceError, as_data
+from trainledger.base.problems import TraceError
+from trainledger.evidence.trace.job import Job, Report, as_data
 from trainledger.evidence.trace.record import Record, from_data
 
 WORKER = "trainledger.evidence.trace.live.worker"

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from trainledger.evidence.trace.job import TraceError
+from trainledger.base.problems import TraceError
 from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.plan.schema import Plan
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from trainledger.evidence.trace.job import TraceError
+from trainledger.base.problems import TraceError
 from trainledger.evidence.trace.live.dtypes import TORCH
 from trainledger.evidence.trace.live.optimizers import make_optimizer
 from trainledger.evidence.trace.live.session import (

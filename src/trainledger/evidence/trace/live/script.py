@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from trainledger.evidence.trace.job import Report, TraceError
+from trainledger.base.problems import TraceError
+from trainledger.evidence.trace.job import Report
 from trainledger.evidence.trace.live.auto import Auto
 from trainledger.evidence.trace.live.session import BATCH, INIT, Session, Where
 from trainledger.evidence.trace.record import Record

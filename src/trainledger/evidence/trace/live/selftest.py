@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from trainledger.evidence.trace.job import TraceError
+from trainledger.base.problems import TraceError
 from trainledger.evidence.trace.live.attention import AttentionSite
 from trainledger.evidence.trace.live.session import BACKWARD, FORWARD, INIT, Session, Where, without_storage
 from trainledger.lines.line import Account

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from trainledger.evidence.trace.job import Job, TraceError
+from trainledger.base.problems import TraceError
+from trainledger.evidence.trace.job import Job
 from trainledger.evidence.trace.live import passes
 from trainledger.evidence.trace.live.attention import AttentionSite
 from trainledger.evidence.trace.live.ledger import Seen, StorageLedger
@@ -42,7 +43,7 @@ def where_of(job: Job) -> Where:
     stack = None if job.plan is None else job.plan.stack
     word = "sdpa" if stack is None or stack.attention in (None, "eager", "unfused") else stack.attention
     back = stack is not None and BACK in stack.env
-    release = job.torch or (stack.versions.get("torch", "") if stack is not None else "")
+    release = job.torch or torch.__version__
     count, threads = job.processors
     device = Multiprocessors(count, threads, UNKNOWN_DEVICE.source)
     return Where(AttentionSite(word, release, job.architecture, back), job.workspace, device)

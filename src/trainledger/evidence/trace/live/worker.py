@@ -10,7 +10,8 @@ import os
 import sys
 from typing import Any, TextIO
 
-from trainledger.evidence.trace.job import Job, TraceError, from_data
+from trainledger.base.problems import TraceError
+from trainledger.evidence.trace.job import Job, from_data
 from trainledger.evidence.trace.record import as_data
 from trainledger.evidence.trace.runner import ERROR, PROGRESS, RECORD
 
