@@ -43,7 +43,7 @@ def run_plan(plan: Plan, where: Where, report: Callable[[str], None] = lambda te
     without_storage(model, session.mode)
     with session.running():
         session.enter(INIT)
-        session.adopt(model)
+        session.adopt(model, plan.adapter is not None)
         script = Script(plan, session, model)
         script.run()
         session.keep(script)

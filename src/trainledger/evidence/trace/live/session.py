@@ -109,13 +109,16 @@ class Session:
         moment = self._moment[0] or INIT
         return f"{at or 'the code'} failed at {moment}: {what}"
 
-    def adopt(self, model: Any) -> None:
-        """Parameters and buffers of a model without storage are born, in the model's order."""
+    def adopt(self, model: Any, added: bool = False) -> None:
+        """Parameters and buffers of a model without storage are born, in the model's order. `added`: trained weights
+        were added to a model that was there (an adapter), so they come last."""
         self.names.update({id(module): name or ROOT for name, module in model.named_modules()})
         self.parameters = dict(model.named_parameters())
         self.head = _head(model)
         owned = [(Account.WEIGHTS, name, one) for name, one in model.named_parameters()]
         owned += [(Account.BUFFERS, name, one) for name, one in model.named_buffers()]
+        if added:
+            owned.sort(key=lambda one: one[2].requires_grad)
         for account, name, tensor in owned:
             self.own(account, name, tensor)
         count = sum(one.numel() for one in self.parameters.values())
