@@ -42,6 +42,12 @@ class Traced:
         """What a reader should know: kernels taken, answers given."""
         return tuple(told(self.record))
 
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Every moment's bytes as a fraction of the peak's."""
+        most = max(self.peak.allocated.expected, 1)
+        return tuple(one.allocated / most for one in self.ledger.moments)
+
     def moment(self, name: str = "") -> Moment:
         """The moment of that name; the peak's where it is empty. Raises InputError with the nearest name."""
         wanted = (name or self.peak.moment).strip().lower()

@@ -55,9 +55,9 @@ def trace(model: Any, batch: Any, **how: Any) -> TraceResult:
     TraceError, one line that names the module, when the code fails; InputError for an unknown device or argument.
     """
     device = _device(how.pop("device", None))
-    unknown = set(how) - {"optimizer", "loss", "steps"}
+    unknown = [name for name in how if name not in ("optimizer", "loss", "steps")]
     if unknown:
-        raise TypeError(f"trace() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+        raise TypeError(f"trace() got an unexpected keyword argument {unknown[0]!r}")
     live = _live()
     return TraceResult(traced(live.trace_model(live.Given(model, batch, **how), script_job("", device)), device))
 

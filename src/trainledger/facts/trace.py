@@ -40,3 +40,15 @@ class Patience:
 PATIENCE = Patience(
     600, Source("traces of large models take seconds; what takes this long hangs", "bench/bench_trace.py")
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """The linear layer that is traced first: rows of its input, its width (elements)."""
+
+    rows: int
+    width: int
+    source: Source
+
+
+SELF_TEST = SelfTest(64, 32, Source("any small layer whose tensors differ in size", "evidence/trace/live/selftest.py"))

@@ -70,9 +70,8 @@ def _accounts(answer: Traced, moment: Moment, view: View, how: tuple[Screen, Ref
 
 
 def _moments(answer: Traced, view: View, screen: Screen) -> Section:
-    most = answer.peak.allocated.expected
     found = answer.ledger.moments
-    bars = cells([one.allocated / most if most else 0.0 for one in found], screen.width, BARS)
+    bars = cells(answer.shares, screen.width, BARS)
     rows = tuple(
         (one.name, view.size(one.allocated), "".ljust(length, screen.block) + _mark(answer, one))
         for one, length in zip(found, bars, strict=True)

@@ -157,6 +157,7 @@ class Script:
         self.loss: Any = None
         self.kept: Any = None
         self.optimizer: Any = None
+        self.held: Any = None
 
     def run(self) -> None:
         """Two steps: the first, in which states appear, and one as every later one."""
@@ -167,7 +168,7 @@ class Script:
         optimizer = self.optimizer = make_optimizer(plan, params)
         scaler = self._scaler()
         session.enter(FORWARD, 1)
-        batch = self.batch()
+        batch = self.held = self.batch()
         for step in STEPS:
             for micro in range(plan.batch.accumulation):
                 if step > 1 or micro:

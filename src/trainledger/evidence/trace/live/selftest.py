@@ -9,9 +9,8 @@ import torch
 from trainledger.base.problems import TraceError
 from trainledger.evidence.trace.live.attention import AttentionSite
 from trainledger.evidence.trace.live.session import BACKWARD, FORWARD, INIT, Session, Where, without_storage
+from trainledger.facts.trace import SELF_TEST
 from trainledger.lines.line import Account
-
-ROWS, WIDTH = range(64), range(32)
 
 
 def selftest() -> None:
@@ -22,12 +21,12 @@ def selftest() -> None:
     site = AttentionSite()
     session = Session(Where(site))
     with torch.device("meta"):
-        model: Any = torch.nn.Linear(len(WIDTH), len(WIDTH), bias=False)
+        model: Any = torch.nn.Linear(SELF_TEST.width, SELF_TEST.width, bias=False)
     without_storage(model, session.mode)
     with session.running():
         session.enter(INIT)
         session.adopt(model)
-        x = session.tensor("x", (len(ROWS), len(WIDTH)), torch.float32)
+        x = session.tensor("x", (SELF_TEST.rows, SELF_TEST.width), torch.float32)
         session.enter(FORWARD, 1)
         loss = model(x).sum()
         session.forwarded()

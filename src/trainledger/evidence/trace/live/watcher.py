@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from trainledger.evidence.trace.live.ledger import Seen, StorageLedger
 from trainledger.facts.kernel_order import RESULT_ORDER
 from trainledger.lines.kernel_work import Work
+from trainledger.lines.line import Account
 
 aten = torch.ops.aten
 RECOMPUTE = "recompute"
@@ -111,8 +112,8 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
             if self.host_scalars and name in HOST_SCALARS:
                 ledger.ignore(out)
             number = ledger.see(out, name, module, label)
-            if name == "_to_copy" and self._casts(args[0]):
-                ledger.settle(number, "autocast_weight_casts")
+            if name == "_to_copy" and self._casts(args[0], out):
+                ledger.settle(number, Account.CASTS.value)
         else:
             for leaf in made_order(name, tree_leaves(out)):
                 if isinstance(leaf, torch.Tensor):
@@ -142,11 +143,11 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
             phase = self.ledger.phase
             self.ledger.inside(Seen(size, "cuBLAS workspace", thread, "", phase, "uint8", (size,), "workspace"))
 
-    def _casts(self, source: Any) -> bool:
-        """Whether a copy in another dtype is autocast's of a weight."""
-        if not torch.is_autocast_enabled("cpu"):
+    def _casts(self, source: Any, out: Any) -> bool:
+        """Whether a copy is autocast's of a weight: in 16 bits, of one that is wider."""
+        if not out.dtype.is_floating_point or out.element_size() >= source.element_size():
             return False
-        return self.ledger.accounts.get(self.ledger.number(source)) == "weights"
+        return self.ledger.accounts.get(self.ledger.number(source)) == Account.WEIGHTS
 
     def _answer(self, tensor: Any, module: str) -> Any:
         """What `.item()` and `bool()` are told: host counters count one, masks are full, all else is 0 or False."""
