@@ -15,6 +15,7 @@ from sys import getrefcount
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules import module as module_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -26,7 +27,7 @@ from trainledger.lines.line import Account
 
 aten = torch.ops.aten
 RECOMPUTE = "recompute"
-ADD, ITEM, CAST = aten.add.Tensor, aten._local_scalar_dense.default, aten._to_copy.default
+ADD, ITEM, DEVICE = aten.add.Tensor, aten._local_scalar_dense.default, torch.ops.prim.device.default
 # What backward formulas (index, topk) write into zeros in place, out of place only because a mode is active.
 WRITES_INTO_ZEROS = {"index_put": "index_put_", "scatter.src": "scatter_"}
 # Where a kernel's order is not that of its results: dropout's mask, cuDNN attention's random state.
@@ -81,6 +82,8 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and reports what it made."""
+        if func is DEVICE:  # asked for far more often than anything is made
+            return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
         kwargs = kwargs or {}
         name = self._labels.get(func) or self._label(func)
         node = torch._C._current_autograd_node()
