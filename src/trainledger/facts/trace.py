@@ -12,7 +12,7 @@ SCOPE: dict[str, tuple[str | bool | None, ...]] = {
     "stack.loss": ("full-fp32", "full", None),
     "stack.compile": (False, None),
     "stack.recompute.kind": ("none", "full", None),
-    "parallel.strategy": ("none", "ddp"),
+    "parallel.strategy": ("none", "ddp", "fsdp2"),
     "precision.master": (None,),
     "precision.main_gradients": (None,),
     "optimizer.name": ("adamw", "adam", "sgd", "sgd-momentum", "adagrad", "rmsprop", "adafactor"),

@@ -35,6 +35,7 @@ class StorageLedger:
         self.labels: dict[int, tuple[str, str]] = {}  # names that say more than module and operation
         self.stretches: list[tuple[str, list[int]]] = []
         self.phase = ""
+        self.stream = 0  # on which what is born now is made
         self.closed = False
         self.bytes = 0
         self._events: list[int] = []
@@ -55,20 +56,25 @@ class StorageLedger:
         size = storage.nbytes()
         if known is not None:
             number = known[0]
-            if number >= 0 and self.births[number].size != size:
+            if number >= 0 and (self.births[number].size != size or number not in self._live):
                 return self._resized(place, number, size)
             return number
         if size == 0:
             return -1
         number = len(self.births)
-        seen = Seen(size, op, module, node, self.phase, str(tensor.dtype)[6:], tuple(tensor.shape))
+        dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+        seen = Seen(size, op, module, node, self.phase, dtype, shape, stream=self.stream)
         self._known[place] = (number, weakref.ref(storage, self._gone(place)))
         self._born(seen)
         return number
 
     def _resized(self, place: int, number: int, size: int) -> int:
+        """A storage that grows is born again; one without bytes waits."""
         old, known = self.births[number], self._known[place]
-        self._dead(number)
+        if number in self._live:
+            self._dead(number)
+        if not size:
+            return number
         again = replace(old, size=size, phase=self.phase)
         if number in self.accounts:
             self.accounts[len(self.births)] = self.accounts[number]

@@ -41,13 +41,25 @@ def run_plan(plan: Plan, where: Where, report: Callable[[str], None] = lambda te
     except Exception as error:
         raise TraceError(f"Transformers cannot build the model: {type(error).__name__}: {_line(error)}") from error
     without_storage(model, session.mode)
+    if plan.parallel.strategy == "fsdp2":
+        from trainledger.evidence.trace.live import fsdp
+
+        with fsdp.pretend_ranks(plan.parallel.world) as mesh, fsdp.watched(session):
+            _run(plan, session, model, lambda: fsdp.shard(plan, model, mesh))
+    else:
+        _run(plan, session, model, lambda: None)
+    return session.record()
+
+
+def _run(plan: Plan, session: Session, model: Any, prepare: Callable[[], None]) -> None:
     with session.running():
         session.enter(INIT)
+        with session.unseen():
+            prepare()
         session.adopt(model, plan.adapter is not None)
         script = Script(plan, session, model)
         script.run()
         session.keep(script)
-    return session.record()
 
 
 def _line(error: Exception) -> str:

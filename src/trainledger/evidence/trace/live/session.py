@@ -18,7 +18,7 @@ from trainledger.evidence.trace.job import Job
 from trainledger.evidence.trace.live import passes
 from trainledger.evidence.trace.live.attention import AttentionSite
 from trainledger.evidence.trace.live.ledger import Seen, StorageLedger
-from trainledger.evidence.trace.live.watcher import RECOMPUTE, Hooks, Watcher, calibrate
+from trainledger.evidence.trace.live.watcher import RECOMPUTE, Hooks, Watcher, calibrate, local
 from trainledger.evidence.trace.record import Answered, Birth, Record, Stretch
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.lines.line import Account
@@ -126,7 +126,7 @@ class Session:
 
     def own(self, account: Account, name: str, tensor: Any) -> None:
         """A tensor of a known account; born now if it was not."""
-        number = self.ledger.see(tensor.data, account.value, name)
+        number = self.ledger.see(local(tensor.detach()), account.value, name)
         self.ledger.settle(number, account.value)
         self.ledger.labels[number] = (name, account.value)
 
@@ -136,6 +136,18 @@ class Session:
             made = torch.empty(shape, dtype=dtype)
         self.own(Account.INPUTS, name, made)
         return made
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What happens inside is no part of the run."""
+        was = self.watcher.paused if self.watcher else False
+        if self.watcher:
+            self.watcher.paused = True
+        try:
+            yield
+        finally:
+            if self.watcher:
+                self.watcher.paused = was
 
     def keep(self, held: Any) -> None:
         """Something that a script's names hold to the end."""
@@ -185,7 +197,7 @@ class Session:
         """Backward is done: what parameters hold as gradients are gradients."""
         for name, one in self.parameters.items():
             if one.grad is not None:
-                number = self.ledger.number(one.grad)
+                number = self.ledger.number(local(one.grad))
                 self.ledger.settle(number, Account.GRADIENTS.value, again=True)
                 self.ledger.labels[number] = (name, "gradient")
 
@@ -195,7 +207,7 @@ class Session:
         for one, state in optimizer.state.items():
             for key, tensor in state.items():
                 if isinstance(tensor, torch.Tensor):
-                    number = self.ledger.number(tensor)
+                    number = self.ledger.number(local(tensor))
                     self.ledger.settle(number, Account.OPTIMIZER.value)
                     self.ledger.labels[number] = (names.get(id(one), ""), str(key))
 

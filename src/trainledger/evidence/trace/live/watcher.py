@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules import module as module_hooks
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -77,6 +78,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         self.entered: Callable[[Any, str, int], None] = lambda module, name, depth: None
         self.behind: Callable[[bool], None] | None = None  # told of every operation: whether backward makes it
         self.failing = ""
+        self.paused = False
         self._labels: dict[Any, str] = {}
         self._workspaces: set[bool] = set()
 
@@ -85,6 +87,10 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         if func is DEVICE:  # asked for far more often than anything is made
             return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
         kwargs = kwargs or {}
+        if self.paused:
+            return func(*args, **kwargs)
+        if any(issubclass(one, DTensor) for one in types):
+            return NotImplemented  # it takes the operation apart, and what is left comes here again
         name = self._labels.get(func) or self._label(func)
         node = torch._C._current_autograd_node()
         label = type(node).__name__ if node is not None else ""
@@ -271,3 +277,8 @@ def calibrate() -> Counts:
         found = f"{alone} alone, {held} held"
         raise RuntimeError(f"references of gradients cannot be told apart in torch {torch.__version__}: {found}")
     return Counts(*alone)
+
+
+def local(tensor: Any) -> Any:
+    """This rank's part of a tensor that is spread over ranks; any other tensor itself."""
+    return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
