@@ -17,10 +17,12 @@ from torch.distributed.fsdp._fully_shard import _fsdp_param, _fsdp_param_group
 from torch.distributed.tensor import _sharding_prop
 
 from trainledger.evidence.trace.live.dtypes import TORCH
-from trainledger.evidence.trace.live.session import Session
+from trainledger.evidence.trace.live.ledger import StorageLedger
+from trainledger.evidence.trace.live.session import BACKWARD, Session
+from trainledger.lines.line import Account
 from trainledger.plan.schema import Plan
 
-STRATEGY = "fsdp2"
+GATHERED = "unsharded weights"
 PRETEND = "fake"  # the process group's back end
 
 
@@ -37,7 +39,8 @@ def pretend_ranks(world: int) -> Iterator[Any]:
 
 
 def shard(plan: Plan, model: Any, mesh: Any) -> None:
-    """Shard every block, then the rest, as training scripts do."""
+    """Shard every layer, then the rest, as training scripts do: the blocks that the model says are not to be split,
+    where they stand in a list (an embedding that is one may share its weight with the head)."""
     precision = plan.precision
     kept = precision.weights == precision.compute
     policy = MixedPrecisionPolicy(
@@ -46,9 +49,10 @@ def shard(plan: Plan, model: Any, mesh: Any) -> None:
     )
     how = {"mesh": mesh, "mp_policy": policy, "reshard_after_forward": plan.parallel.reshard_after_forward}
     names = getattr(model, "_no_split_modules", None) or ()
-    for module in list(model.modules()):
-        if type(module).__name__ in names:
-            fully_shard(module, **how)
+    for layers in [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]:
+        for module in layers:
+            if type(module).__name__ in names:
+                fully_shard(module, **how)
     fully_shard(model, **how)
 
 
@@ -78,12 +82,25 @@ def _replaced(owner: Any, name: str, new: Any) -> Iterator[None]:
 
 def _resizing(session: Session, resize: Callable[[Any], None]) -> Callable[[Any], None]:
     def run(tensor: Any) -> None:
+        ledger, watcher = session.ledger, session.watcher
+        if watcher is None or watcher.paused:
+            return resize(tensor)
+        _gathered(ledger, ledger.number(tensor))
         resize(tensor)
-        if session.watcher is not None and not session.watcher.paused:
-            at = session.watcher.stack[-1] if session.watcher.stack else ""
-            session.ledger.see(tensor, "unsharded weights", at)
+        number = ledger.see(tensor, GATHERED, watcher.stack[-1] if watcher.stack else "")
+        _gathered(ledger, number)
+        return None
 
     return run
+
+
+def _gathered(ledger: StorageLedger, number: int) -> None:
+    """A storage that FSDP2 gives and takes bytes is that of weights in whole, for as long as they are read."""
+    if number >= 0:
+        birth = ledger.births[number]
+        work = Account.BACKWARD if birth.phase == BACKWARD else Account.FORWARD
+        ledger.settle(number, work.value, again=True)
+        ledger.labels[number] = (birth.module, GATHERED)
 
 
 def _unseen(session: Session, find: Callable[..., Any]) -> Callable[..., Any]:
