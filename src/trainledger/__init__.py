@@ -9,7 +9,11 @@ __version__ = "0.1.0"
 _LAZY = {
     "InputError": "trainledger.base.problems",
     "Result": "trainledger.api.result",
+    "TraceError": "trainledger.base.problems",
+    "TraceResult": "trainledger.api.trace",
     "estimate": "trainledger.api.estimate",
+    "trace": "trainledger.api.trace",
+    "tracing": "trainledger.api.trace",
 }
 
 

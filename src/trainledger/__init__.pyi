@@ -1,5 +1,9 @@
 from trainledger.api.estimate import estimate as estimate
 from trainledger.api.result import Result as Result
+from trainledger.api.trace import TraceResult as TraceResult
+from trainledger.api.trace import trace as trace
+from trainledger.api.trace import tracing as tracing
 from trainledger.base.problems import InputError as InputError
+from trainledger.base.problems import TraceError as TraceError
 
 __version__: str

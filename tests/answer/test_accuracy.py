@@ -48,6 +48,12 @@ def test_verdicts_against_what_happened() -> None:
     assert (found.n, found.false_fits, found.false_alarms, found.assumed) == (4, 1, 1, 1)
 
 
+def test_each_run_with_a_stated_outcome_says_whether_the_replay_went_as_it_did() -> None:
+    huge, tiny = 1 << 40, 1 << 20
+    found = accuracy([case("fits", huge), case("fits", tiny), case("oom", tiny), case("oom", tiny, assumed=True)])
+    assert [(one.said, one.agrees) for one in found.replays] == [("fits", True), ("oom", False), ("oom", True)]
+
+
 def test_a_record_that_cannot_be_estimated_is_a_failed_row() -> None:
     def refuse() -> Estimate:
         raise InputError([Problem("task", "found 'ppo'", "sft can be estimated")])

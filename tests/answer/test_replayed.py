@@ -9,7 +9,7 @@ from trainledger.allocator.conf import DEFAULT, read_conf
 from trainledger.answer.estimate import estimate
 from trainledger.answer.replayed import replayed
 from trainledger.facts.allocator import CUDA
-from trainledger.ledger.rank import rank_ledger
+from trainledger.ledger.rank import payload, rank_ledger
 from trainledger.lines.line import Account
 from trainledger.lines.stream import total
 from trainledger.model.build import build
@@ -27,6 +27,18 @@ def test_moments_are_at_least_their_tensors_and_add_up_with_the_ends_of_blocks()
         assert total(run.ledger.lines, moment.live) == moment.allocated >= plain[moment.name]
     assert max(moment.allocated for moment in run.ledger.moments) <= run.reserved
     assert run.built <= run.reserved
+
+
+def test_tensors_without_elements_never_reach_the_allocator() -> None:
+    phi = {"model_type": "phi3", **{key: value for key, value in LLAMA.items() if key != "model_type"}}
+    plan = plan_of(phi, precision={"weights": "fp32", "compute": "bf16", "autocast": True, "gradients": "fp32"})
+    ledger = rank_ledger(plan, build(plan.keys()), "sm80")
+    assert not all(payload(line) for line in ledger.lines)  # all of a head is rotated: the rest of it is empty
+    run = replayed(ledger, read_conf({"expandable_segments": True}))
+    assert run is not None
+    assert [(one.name, one.allocated) for one in run.ledger.moments] == [
+        (one.name, one.allocated) for one in ledger.moments
+    ]
 
 
 def test_expandable_segments_leave_no_ends() -> None:

@@ -266,6 +266,7 @@ _IMPURE = set(
     "pkgutil inspect gc resource psutil pickle shelve sqlite3 atexit warnings typer rich yaml".split()
 )
 _EFFECTS = {"open", "print", "input", "exec", "eval", "compile", "__import__", "breakpoint", "globals", "exit", "quit"}
+LIVE = "evidence/trace/live/"
 _HEAVY = {"torch", "transformers", "huggingface_hub", "peft", "accelerate", "deepspeed"}
 
 
@@ -295,10 +296,16 @@ def effects(file: File) -> Iterator[Offence]:
 
 
 def heavy_imports(file: File) -> Iterator[Offence]:
-    """Extras imported when a module is imported: they may be missing, and they take seconds."""
+    """Extras imported when a module is imported: they may be missing, and they take seconds.
+
+    The modules that run traced code need torch whole; so nothing else may import them at its top.
+    """
+    if LIVE in file.name:
+        return
     inside = {id(node) for function in _functions(file.tree) for node in ast.walk(function)}
     for statement, name in _imports(file.tree):
-        if name in _HEAVY and id(statement) not in inside:
+        live = LIVE.rstrip("/").replace("/", ".") in ast.unparse(statement)
+        if (name in _HEAVY or live) and id(statement) not in inside:
             yield at(file, statement, f"imports {name} at its top; import it in the function that needs it")
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainledger.answer.estimate import Estimate
-from trainledger.base.problems import InputError
+from trainledger.base.problems import InputError, RefusedError, TraceError
 from trainledger.facts.accuracy import TAIL
 
 METRICS = ("allocated_peak", "active_peak", "reserved_peak", "device_used")
 OPERATORS = "operators"
 FITS, TIGHT, TOO_LARGE = "fits", "tight", "does-not-fit"
+RAN, FAILED = "fits", "oom"  # how a run went
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,28 @@ class Verdicts:
 
 
 @dataclass(frozen=True, slots=True)
+class Replayed:
+    """How a run went (`fits` or `oom`), and what the allocator's replay at its device's capacity said."""
+
+    id: str
+    measured: str
+    said: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the replay said what happened."""
+        return self.said == self.measured
+
+
+@dataclass(frozen=True, slots=True)
 class Accuracy:
     """Everything compared; `skipped`: ids of operators that the program lacks."""
 
     rows: tuple[Row, ...]
     verdicts: Verdicts
     skipped: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # ids of runs that this engine does not take, with the reason: in no score
+    replays: tuple[Replayed, ...] = ()
 
     @property
     def groups(self) -> dict[str, dict[str, Score]]:
@@ -153,10 +170,18 @@ def accuracy(
     """Estimate every case and compare. `report` is told each case's id as it is done."""
     rows: list[Row] = []
     outcomes: list[tuple[Case, str | None]] = []
+    replays: list[Replayed] = []
+    refused: list[str] = []
     for case in cases:
-        made, failed = _made(case)
+        try:
+            made, failed = _made(case)
+        except RefusedError as error:
+            refused.append(f"{case.id}: {'; '.join(str(problem) for problem in error.problems)}")
+            report(case.id)
+            continue
         rows += [_row(case, reading, made, failed) for reading in case.readings]
         outcomes.append((case, made.verdict.outcome if made else None))
+        replays += _replayed(case, made)
         report(case.id)
     skipped: list[str] = []
     for one in operators:
@@ -164,17 +189,28 @@ def accuracy(
         if peak is None:
             skipped.append(one.id)
         else:
-            reading, error = one.reading, error_of(peak, one.reading)
-            rows.append(Row(one.id, OPERATORS, reading.metric, reading.rank, peak, reading.size, error, ""))
+            reading, off = one.reading, error_of(peak, one.reading)
+            rows.append(Row(one.id, OPERATORS, reading.metric, reading.rank, peak, reading.size, off, ""))
         report(one.id)
-    return Accuracy(tuple(rows), _verdicts(outcomes), tuple(skipped))
+    return Accuracy(tuple(rows), _verdicts(outcomes), tuple(skipped), tuple(refused), tuple(replays))
 
 
 def _made(case: Case) -> tuple[Estimate | None, str]:
     try:
         return case.make(), ""
+    except RefusedError:
+        raise
     except InputError as error:
         return None, "; ".join(str(problem) for problem in error.problems)
+    except TraceError as error:
+        return None, str(error)
+
+
+def _replayed(case: Case, made: Estimate | None) -> list[Replayed]:
+    """One where the stream was replayed and the outcome is stated: a margin below zero fails at the capacity."""
+    if made is None or not made.peak.replayed or made.verdict.margin is None or case.assumed:
+        return []
+    return [Replayed(case.id, case.outcome, RAN if made.verdict.margin >= 0 else FAILED)]
 
 
 def _row(case: Case, reading: Reading, made: Estimate | None, failed: str) -> Row:
@@ -189,8 +225,8 @@ def _verdicts(outcomes: Sequence[tuple[Case, str | None]]) -> Verdicts:
     stated = [(case.outcome, outcome) for case, outcome in outcomes if not case.assumed and outcome is not None]
     return Verdicts(
         n=len(outcomes),
-        false_fits=stated.count(("oom", FITS)),
-        false_alarms=stated.count(("fits", TOO_LARGE)),
+        false_fits=stated.count((FAILED, FITS)),
+        false_alarms=stated.count((RAN, TOO_LARGE)),
         tight=sum(outcome == TIGHT for _, outcome in stated),
         assumed=sum(case.assumed for case, _ in outcomes),
         failed=sum(outcome is None for _, outcome in outcomes),

@@ -40,14 +40,26 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     events = sum(len(segment.events) * segment.repeat for segment in ledger.segments)
     if not conf.exact or events > REPLAY.events:
         return None
-    stream = stream_of(ledger.segments, [payload(line) for line in ledger.lines])
+    sizes = [payload(line) for line in ledger.lines]
+    segments = _sized(ledger.segments, sizes)
+    stream = stream_of(segments, sizes)
     simulator = Simulator(conf)
-    spots, built = _run(simulator, stream, ledger.segments)
-    moments = lives(ledger.segments, spots)
+    spots, built = _run(simulator, stream, segments)
+    moments = lives(segments, spots)
     ends = len(ledger.lines)
     lines = (*ledger.lines, _ends_line())
     made = tuple(_with_ends(moment, lines, ends) for moment in moments)
-    return Replayed(Ledger(lines, made, ledger.segments), built, simulator.peak_reserved, stream)
+    return Replayed(Ledger(lines, made, segments), built, simulator.peak_reserved, stream)
+
+
+def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, ...]:
+    """The segments without tensors that have no element: requests of 0 bytes never reach the allocator."""
+    if all(sizes):
+        return tuple(segments)
+    return tuple(
+        segment._replace(events=tuple(event for event in segment.events if sizes[abs(event) - 1]))
+        for segment in segments
+    )
 
 
 def _run(simulator: Simulator, stream: Stream, segments: Sequence[Segment]) -> tuple[dict[str, Spot], int]:

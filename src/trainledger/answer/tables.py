@@ -161,8 +161,10 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
 def _reserved(peak: Peak, ratio: Interval) -> tuple[str, str, str]:
     if not peak.replayed:
         return ratio.basis.value, _times(ratio), str(ratio.source)
-    what = "what the replay took from the device, with the band of measured runs around it"
-    return Basis.COUNTED.value, what, f"{CUDA.source}; {ratio.source}"
+    what = "what the replay took from the device"
+    if peak.reserved.low == peak.reserved.high:
+        return Basis.COUNTED.value, what, str(CUDA.source)
+    return Basis.COUNTED.value, f"{what}, with the band of measured runs around it", f"{CUDA.source}; {ratio.source}"
 
 
 def roles(answer: Estimate) -> tuple[Role, ...]:

@@ -35,3 +35,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """The known word nearest to `word`, or an empty string when none is near."""
     matches = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return matches[0] if matches else ""
+
+
+class RefusedError(InputError):
+    """The input is right, and beyond what is asked of it: a plan whose code cannot be traced, key by key."""
+
+
+class TraceError(Exception):
+    """Code that cannot be traced; the message is one line that names the module and what it did."""

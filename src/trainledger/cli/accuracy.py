@@ -13,30 +13,32 @@ if TYPE_CHECKING:
     from trainledger.answer.estimate import Estimate
     from trainledger.importers.records import OperatorRecord, Record
 
+ENGINES = ("formula", "trace")
+
 
 def accuracy(
     records: list[str] = typer.Argument(..., metavar="RECORDS.jsonl...", help="Files of run records."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     markdown: bool = typer.Option(False, "--markdown", help="Print the published page."),
     worst: int = typer.Option(0, "--worst", metavar="N", min=0, help="Also list the N rows with the largest errors."),
-    engine: str = typer.Option("formula", "--engine", help="Which witness estimates: formula."),
+    engine: str = typer.Option("formula", "--engine", help="Which witness estimates: formula or trace."),
     confidence: str = typer.Option("", "--confidence", metavar="A|B|C", help="Only rows of at least this confidence."),
     above: str = typer.Option("", "--above", metavar="SIZE", help="Only rows that measured more than this."),
 ) -> None:
     """How far estimates are from what runs measured, by group and metric, and how often the verdict was wrong."""
     from trainledger.answer.accuracy import accuracy as compare
 
-    _check_engine(engine)
-    cases, operators = _cases(records, _confidences(confidence), above)
+    cases, operators = _cases(records, _confidences(confidence), (above, _engine(engine)))
     result = compare(cases, _progress(len([*cases, *operators])), operators)
     _print(result, as_json, markdown, worst)
 
 
-def _check_engine(name: str) -> None:
+def _engine(name: str) -> str:
     from trainledger.base.problems import InputError, Problem
 
-    if name != "formula":
-        raise InputError([Problem("--engine", f"found {name!r}", "formula can estimate records so far")])
+    if name not in ENGINES:
+        raise InputError([Problem("--engine", f"found {name!r}", f"one of {', '.join(ENGINES)} is needed")])
+    return name
 
 
 def _confidences(least: str) -> str:
@@ -48,10 +50,11 @@ def _confidences(least: str) -> str:
     return "".join(one for one in CONFIDENCES if not least or one <= least.upper())
 
 
-def _cases(paths: list[str], confidences: str, above: str) -> tuple[list[Case], list[OperatorCase]]:
+def _cases(paths: list[str], confidences: str, how: tuple[str, str]) -> tuple[list[Case], list[OperatorCase]]:
     from trainledger.base.problems import InputError, Problem
     from trainledger.importers.records import OperatorRecord, Record, read_records
 
+    above, engine = how
     least = _least(above)
     problems: list[Problem] = []
     cases: list[Case] = []
@@ -63,9 +66,9 @@ def _cases(paths: list[str], confidences: str, above: str) -> tuple[list[Case], 
             elif (record.measured.size or least) < least:
                 continue
             elif isinstance(record, OperatorRecord):
-                operators.extend(_operator(record))
+                operators.extend(_operator(record) if engine == "formula" else [])
             elif isinstance(record, Record) and record.confidence in confidences:
-                cases.append(_case(record))
+                cases.append(_case(record, engine))
     if problems:
         raise InputError(problems)
     if not cases and not operators:
@@ -111,7 +114,7 @@ def _operator(record: OperatorRecord) -> list[OperatorCase]:
     return [OperatorCase(record.id, Reading(measured.metric, measured.size, measured.rounding, ""), make)]
 
 
-def _case(record: Record) -> Case:
+def _case(record: Record, engine: str) -> Case:
     from trainledger.answer.accuracy import METRICS, Case, Reading
 
     measured = record.measured
@@ -129,17 +132,23 @@ def _case(record: Record) -> Case:
         readings=tuple(readings),
         outcome=measured.outcome,
         assumed="measured.outcome" in record.assumed,
-        make=_maker(record),
+        make=_maker(record, engine),
     )
 
 
-def _maker(record: Record) -> Callable[[], Estimate]:
+def _maker(record: Record, engine: str) -> Callable[[], Estimate]:
+    def trace() -> Estimate:
+        from trainledger.answer.trace import trace as trace_of
+        from trainledger.evidence.trace.runner import run_job
+
+        return trace_of(record.draft().plan, run_job)
+
     def make() -> Estimate:
         from trainledger.answer.estimate import estimate
 
         return estimate(record.draft().plan)
 
-    return make
+    return trace if engine == "trace" else make
 
 
 def _progress(count: int) -> Callable[[str], None]:

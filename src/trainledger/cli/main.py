@@ -21,6 +21,7 @@ from trainledger.cli.exits import ExitCode
 
 VERBS: dict[str, str] = {
     "estimate": "The fullest rank's ledger at its peak, and the verdict.",
+    "trace": "The same ledger from real code, a plan's or your own; no GPU.",
     "explain": "One account of the ledger, each line with its source.",
     "states": "Bytes per parameter and per rank, by recipe.",
     "models": "The model catalogue: names, parameter counts, sources.",
@@ -93,7 +94,7 @@ app = _build()
 
 def _failure(error: Exception) -> int:
     """Tell the user what went wrong, on standard error, and give the exit code."""
-    from trainledger.base.problems import InputError
+    from trainledger.base.problems import InputError, TraceError
 
     if isinstance(error, InputError):
         for problem in error.problems:
@@ -104,6 +105,9 @@ def _failure(error: Exception) -> int:
         return ExitCode.WRONG_INPUT
     if isinstance(error, typer.Abort):
         return ExitCode.INTERRUPTED
+    if isinstance(error, TraceError):
+        print(f"trace: {error}", file=sys.stderr)
+        return ExitCode.DEFECT
     if os.environ.get(DEBUG):
         from traceback import print_exception
 

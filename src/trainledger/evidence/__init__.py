@@ -1,1 +1,1 @@
-"""What runs leave behind, read as the same kinds of lines, moments and streams that the formulas give."""
+"""Ledgers from evidence: a trace of real code on tensors without storage, memory snapshots, and what they show."""

@@ -48,19 +48,28 @@ def flat_copies(tensors: Sequence[tuple[DType, int]], limit: int) -> list[tuple[
     return [(dtype, size) for _, dtype, size in sorted(found, key=lambda one: one[0])]
 
 
-def broadcast_events(book: Book, tensors: Sequence[tuple[DType, int]]) -> list[int]:
-    """Births and deaths of the flat copies in which rank 0's weights and buffers (dtype, elements) are sent."""
+def broadcast(tensors: Sequence[tuple[DType, int]]) -> tuple[list[tuple[DType, int]], list[int]]:
+    """The flat copies (dtype, elements) in which rank 0's weights and buffers (dtype, elements) are sent, and their
+    births and deaths: a copy's number plus one, its negative."""
+    copies = flat_copies(tensors, DDP.broadcast)
     events: list[int] = []
-    under_way: list[int] = []
-    for dtype, size in flat_copies(tensors, DDP.broadcast):
-        if len(under_way) == DDP.under_way:
-            events += [-line - 1 for line in under_way[:1] if line >= 0]
-            del under_way[0]
-        flat = (Axis(Dim.ELEMENTS, size),)
-        name = "flat copy of weights to broadcast"
-        under_way.append(book.tensor(Account.BUCKETS, name, flat, dtype, DDP.source) if size else -1)
-        events += [line + 1 for line in under_way[-1:] if line >= 0]
-    return events + [-line - 1 for line in under_way if line >= 0]
+    for number in range(len(copies) + DDP.under_way):
+        if number >= DDP.under_way:
+            events.append(DDP.under_way - number - 1)
+        if number < len(copies):
+            events.append(number + 1)
+    return copies, [event for event in events if copies[abs(event) - 1][1]]
+
+
+def broadcast_events(book: Book, tensors: Sequence[tuple[DType, int]]) -> tuple[int, ...]:
+    """Births and deaths of the lines of these flat copies."""
+    copies, events = broadcast(tensors)
+    name = "flat copy of weights to broadcast"
+    lines = [
+        book.tensor(Account.BUCKETS, name, (Axis(Dim.ELEMENTS, size),), dtype, DDP.source) if size else 0
+        for dtype, size in copies
+    ]
+    return tuple(lines[event - 1] + 1 if event > 0 else -lines[-event - 1] - 1 for event in events)
 
 
 def bucket_lines(book: Book, sizes: Sequence[int], dtype: DType, cap: int) -> list[tuple[int, int]]:

@@ -153,7 +153,7 @@ class _Steps:
             lines.append((job.book.tensor(Account.OPTIMIZER, SCALER.name, scalar, FP32, SCALER.source), SCALER.tensors))
         self._add(INIT, births(lines))
         if extras.buckets:
-            self._add(INIT, [(tuple(broadcast_events(job.book, self._sent())), 1)])
+            self._add(INIT, [(broadcast_events(job.book, self._sent()), 1)])
             sizes = [elements(one.weight.dims) for one in reversed(self.parameters) for _ in range(one.count)]
             self.buckets = self._buckets(sizes, extras.bucket_cap if extras.unused else -1)
             self._add(INIT, births(self.buckets))
@@ -217,8 +217,7 @@ class _Steps:
         temporaries: Runs = []
         for group in [] if self.extras.in_backward else self._groups(self.parameters):
             made = whole_step(book, updates.row, how, group)
-            loop = tuple(one_by_one(book, updates.row, how, group))
-            temporaries += [*births(made), *deaths(made), (loop, 1)]
+            temporaries += [*births(made), *deaths(made), *one_by_one(book, updates.row, how, group)]
         return births(lines), temporaries
 
     def _groups(self, stepped: Sequence[Parameter]) -> list[tuple[Parameter, ...]]:

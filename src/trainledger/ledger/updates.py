@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.base.sources import Basis
@@ -55,8 +55,7 @@ def state_lines(
     """Lines of the optimizer's states that lie in the device's allocator, with their copies."""
     result: list[tuple[int, int]] = []
     for parameter in parameters:
-        sizes = tuple(axis.size for axis in parameter.weight.dims)
-        for state in state_bytes(row, sizes, parameter.dtype, how):
+        for state in state_bytes(row, parameter.weight.shape, parameter.dtype, how):
             if state.place is not Place.DEVICE:
                 continue
             name = f"{state.kind.value} {state.part.value} of {parameter.name}"
@@ -108,26 +107,32 @@ def _line(book: Book, parameter: Parameter, dtype: DType, row: Optimizer) -> int
     return book.tensor(Account.STEP, f"temporary of {parameter.name}", weight.dims, dtype, row.source)
 
 
-def one_by_one(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> Iterator[int]:
-    """A loop over parameters: what it makes for the current one, and what still lives of the one before."""
+def one_by_one(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> Runs:
+    """A loop over parameters, layer by layer: what it makes for the current one, and what still lives of the one
+    before."""
     current = [one for one in how.temporaries if one.scope is Scope.CURRENT and _applies(one.when, parameters)]
     before = [one for one in how.temporaries if one.scope is Scope.PREVIOUS and _applies(one.when, parameters)]
     if not current:
-        return
+        return []
+    keeps = sum(one.count for one in before)
+    runs: Runs = []
     held: list[int] = []
-    for parameter in parameters:
-        made = [
-            _line(book, parameter, dtype_of(one.width, parameter.dtype, parameter.dtype), row)
-            for one in current
-            for _ in range(one.count)
+    for count, group in groupby(parameters, key=attrgetter("count")):
+        layer = [
+            [
+                _line(book, parameter, dtype_of(one.width, parameter.dtype, parameter.dtype), row)
+                for one in current
+                for _ in range(one.count)
+            ]
+            for parameter in group
         ]
-        kept = made[: sum(one.count for one in before)]
-        for _ in range(parameter.count):
-            yield from (line + 1 for line in made)
-            yield from (-line - 1 for line in held)
-            yield from (-line - 1 for line in made[len(kept) :])
-            held = kept
-    yield from (-line - 1 for line in held)
+        for times in (1, count - 1):  # what still lives when a layer begins is the layer's own from the second one on
+            events: list[int] = []
+            for made in layer:
+                events += [*(line + 1 for line in made), *(-line - 1 for line in (*held, *made[keeps:]))]
+                held = made[:keeps]
+            runs += [(tuple(events), times)] if times else []
+    return [*runs, (tuple(-line - 1 for line in held), 1)]
 
 
 def clip_events(book: Book, parameters: Sequence[Parameter]) -> Runs:

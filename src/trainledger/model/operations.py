@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from trainledger.base.dims import Dims, elements
+from trainledger.base.dims import Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, DType
 
 
@@ -23,6 +23,9 @@ class Role(StrEnum):
     EXPERT = "expert"
 
 
+WITHIN_HEADS = frozenset({Dim.HEADS, Dim.KV_HEADS, Dim.SLOTS, Dim.HEAD_DIM})
+
+
 @dataclass(frozen=True, slots=True)
 class Weight:
     """One parameter tensor. `name` is the framework's own; `dims` in storage order; `tied` shares another's storage."""
@@ -36,6 +39,19 @@ class Weight:
     def elements(self) -> int:
         """Number of elements (shared storage included)."""
         return elements(self.dims)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the framework's own tensor: heads, their slots and their width are one dimension of it."""
+        sizes: list[int] = []
+        inside = False
+        for axis in self.dims:
+            if inside and axis.dim in WITHIN_HEADS:
+                sizes[-1] *= axis.size
+            else:
+                sizes.append(axis.size)
+            inside = axis.dim in WITHIN_HEADS
+        return tuple(sizes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ def document(result: Accuracy) -> dict[str, Any]:
         },
         "rows": [_row(row) for row in result.rows],
         "skipped": list(result.skipped),
+        "refused": list(result.refused),
+        "replays": [
+            {"id": one.id, "measured": one.measured, "replay": one.said, "agrees": one.agrees} for one in result.replays
+        ],
     }
 
 
@@ -52,9 +56,11 @@ def _table(result: Accuracy) -> list[tuple[str, ...]]:
 
 def _verdicts(result: Accuracy) -> str:
     found = result.verdicts
+    agreed = sum(one.agrees for one in result.replays)
     return (
         f"verdicts: {found.n} runs, {found.false_fits} false fits, {found.false_alarms} false alarms, "
-        f"{found.tight} tight, {found.assumed} with an assumed outcome, {found.failed} not estimated"
+        f"{found.tight} tight, {found.assumed} with an assumed outcome, {found.failed} not estimated; "
+        f"the replay at the device's capacity went as {agreed} of {len(result.replays)} runs did"
     )
 
 
@@ -77,6 +83,8 @@ def text(result: Accuracy, worst: Sequence[Row] = ()) -> str:
     parts = [columns(HEAD, _table(result), right=NUMBERS), _verdicts(result)]
     if result.skipped:
         parts.append(f"operators that the program lacks, skipped: {len(result.skipped)} (--json lists them)")
+    if result.refused:
+        parts.append("\n".join(["refused by this engine, in no score:", *(f"  {one}" for one in result.refused)]))
     if worst:
         head = ("id", "metric", "error", "expected", "measured", "why it failed")
         parts.append(columns(head, _worst(worst)))

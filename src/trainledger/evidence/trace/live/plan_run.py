@@ -1,0 +1,236 @@
+"""The run of a plan: its model by Transformers, without weights, then steps as a plain training script makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatch
+from typing import Any
+
+import torch
+
+from trainledger.base.problems import TraceError
+from trainledger.evidence.trace.live.dtypes import TORCH
+from trainledger.evidence.trace.live.optimizers import make_optimizer
+from trainledger.evidence.trace.live.session import (
+    BACKWARD,
+    BATCH,
+    CLIP,
+    FORWARD,
+    INIT,
+    OPTIMIZER,
+    Session,
+    Where,
+    without_storage,
+)
+from trainledger.evidence.trace.record import Record
+from trainledger.plan.schema import Plan
+
+STEPS = (1, 1 + 1)  # the first, in which states appear, and one as every later one
+DROPPED = ("name", "model_type", "architectures", "torch_dtype", "dtype", "transformers_version")
+
+
+def run_plan(plan: Plan, where: Where, report: Callable[[str], None] = lambda text: None) -> Record:
+    """Trace a resolved plan. Raises TraceError, one line that says what failed and where."""
+    session = Session(where, report)
+    report("model")
+    try:
+        model = build_model(plan)
+    except TraceError:
+        raise
+    except Exception as error:
+        raise TraceError(f"Transformers cannot build the model: {type(error).__name__}: {_line(error)}") from error
+    without_storage(model, session.mode)
+    if plan.parallel.strategy == "fsdp2":
+        from trainledger.evidence.trace.live import fsdp
+
+        with fsdp.pretend_ranks(plan.parallel.world) as mesh, fsdp.watched(session):
+            _run(plan, session, model, lambda: fsdp.shard(plan, model, mesh))
+    else:
+        _run(plan, session, model, lambda: None)
+    return session.record()
+
+
+def _run(plan: Plan, session: Session, model: Any, prepare: Callable[[], None]) -> None:
+    with session.running():
+        session.enter(INIT)
+        with session.unseen():
+            prepare()
+        session.adopt(model, plan.adapter is not None)
+        script = Script(plan, session, model)
+        script.run()
+        session.keep(script)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def build_model(plan: Plan) -> Any:
+    """The plan's model on the meta device, in training mode, with its dtypes, trained weights and recompute."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    keys = {name: value for name, value in plan.keys().items() if name not in DROPPED}
+    kind = plan.keys()["model_type"]
+    config = transformers.AutoConfig.for_model(kind, **keys)
+    config.use_cache = bool(plan.stack.options.get("use_cache", False))
+    weights = TORCH[plan.precision.weights]
+    attention = "eager" if plan.stack.attention in ("eager", "unfused") else "sdpa"
+    with torch.device("meta"):
+        made = _class(plan, transformers).from_config(config, dtype=weights, attn_implementation=attention)
+    model: Any = made
+    _norms(plan, model)
+    if plan.adapter is not None:
+        model = _adapted(plan, model)
+    else:
+        _freeze(plan, model)
+    model.train()
+    _recompute(plan, model)
+    return model
+
+
+def _class(plan: Plan, transformers: Any) -> Any:
+    """The class that `architectures` names, or the language model's."""
+    given = plan.keys().get("architectures") or [""]
+    for suffix in ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"):
+        if str(given[0]).endswith(suffix):
+            return getattr(transformers, "AutoModel" + suffix)
+    return transformers.AutoModelForCausalLM
+
+
+def _norms(plan: Plan, model: Any) -> None:
+    given = plan.precision.norms
+    if given is None or given == plan.precision.weights:
+        return
+    for module in model.modules():
+        if "norm" in type(module).__name__.lower():
+            module.to(TORCH[given])
+
+
+def _freeze(plan: Plan, model: Any) -> None:
+    chosen = plan.trainable
+    if chosen == "all":
+        return
+    patterns = () if chosen == "none" else (chosen,) if isinstance(chosen, str) else chosen
+    for name, one in model.named_parameters(remove_duplicate=False):
+        path = name.removesuffix(".weight").removesuffix(".bias")
+        one.requires_grad_(any(_fits(path, name, pattern) for pattern in patterns))
+
+
+def _fits(path: str, name: str, pattern: str) -> bool:
+    parts = path.split(".")
+    tails = [".".join(parts[at:]) for at in range(len(parts))]
+    return any(fnmatch(one, pattern) for one in (*tails, *parts, name))
+
+
+def _adapted(plan: Plan, model: Any) -> Any:
+    """The model with its adapter by PEFT. Raises TraceError where PEFT is missing or the method is not known."""
+    try:
+        import peft
+    except ImportError:
+        missing = "the plan has an adapter and peft is not installed: pip install 'trainledger[trace]'"
+        raise TraceError(missing) from None
+    given = plan.adapter
+    assert given is not None
+    if given.kind not in ("lora", "dora"):
+        raise TraceError(f"adapter {given.kind}: lora and dora can be traced so far")
+    targets = given.targets if given.targets is None or isinstance(given.targets, str) else list(given.targets)
+    config = peft.LoraConfig(
+        r=given.r or peft.LoraConfig().r, target_modules=targets, lora_dropout=given.dropout, task_type="CAUSAL_LM",
+        modules_to_save=list(given.train_extra) or None, use_dora=given.kind == "dora", **given.options,
+    )  # fmt: skip
+    with torch.device("meta"):
+        made = peft.get_peft_model(model, config, autocast_adapter_dtype=False, low_cpu_mem_usage=True)
+    for one in made.parameters():
+        if one.requires_grad:
+            one.data = one.data.to(TORCH[given.dtype])
+    return made
+
+
+def _recompute(plan: Plan, model: Any) -> None:
+    given = plan.stack.recompute
+    if given.kind == "none":
+        return
+    if given.kind == "selective":
+        raise TraceError("stack.recompute: full and none can be traced so far")
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": bool(given.reentrant)})
+    if plan.adapter is not None or plan.trainable != "all":
+        model.enable_input_require_grads()
+
+
+class Script:
+    """The training loop: forward, loss, backward of every micro-batch, clipping, the optimizer's step."""
+
+    def __init__(self, plan: Plan, session: Session, model: Any) -> None:
+        self.plan, self.session, self.model = plan, session, model
+        self.keeps = plan.stack.options.get("zero_grad_set_to_none") is False
+        self.outputs = bool(plan.stack.options.get("keep_outputs", False))
+        self.loss: Any = None
+        self.kept: Any = None
+        self.optimizer: Any = None
+        self.held: Any = None
+
+    def run(self) -> None:
+        """Two steps: the first, in which states appear, and one as every later one."""
+        plan, session = self.plan, self.session
+        params = [one for one in self.model.parameters() if one.requires_grad]
+        if not params:
+            raise TraceError("trainable: nothing is trained, so there is no step to trace")
+        optimizer = self.optimizer = make_optimizer(plan, params)
+        scaler = self._scaler()
+        session.enter(FORWARD, 1)
+        batch = self.held = self.batch()
+        for step in STEPS:
+            for micro in range(plan.batch.accumulation):
+                if step > 1 or micro:
+                    session.enter(FORWARD, step)
+                self._micro(step, batch, scaler)
+            if plan.optimizer.grad_clip is not None:
+                session.enter(CLIP, step)
+                if scaler is not None:
+                    scaler.unscale_(optimizer)
+                torch.nn.utils.clip_grad_norm_(params, plan.optimizer.grad_clip, foreach=True)
+            session.enter(OPTIMIZER, step)
+            if scaler is None:
+                optimizer.step()
+            else:
+                scaler.step(optimizer)
+                scaler.update()
+            session.stepped(optimizer)
+            optimizer.zero_grad(set_to_none=not self.keeps)
+
+    def _micro(self, step: int, batch: Mapping[str, Any], scaler: Any) -> None:
+        session = self.session
+        with self._autocast():
+            if self.outputs:
+                self.kept = self.model(**batch)
+                self.loss = self.kept.loss
+            else:
+                self.loss = self.model(**batch).loss
+        if self.plan.batch.accumulation > 1:
+            self.loss = self.loss / self.plan.batch.accumulation
+        session.forwarded()
+        session.enter(BACKWARD, step)
+        (self.loss if scaler is None else scaler.scale(self.loss)).backward()
+        session.backwarded()
+
+    def _scaler(self) -> Any:
+        return torch.amp.GradScaler("cpu") if self.plan.precision.grad_scaler else None
+
+    @contextmanager
+    def _autocast(self) -> Iterator[None]:
+        precision = self.plan.precision
+        with ExitStack() as stack:
+            if precision.autocast:
+                stack.enter_context(torch.autocast("cpu", TORCH[precision.compute]))
+            yield
+
+    def batch(self) -> dict[str, Any]:
+        """The batch's tensors; labels are the token ids themselves unless the plan lists its tensors."""
+        shape = (self.plan.batch.micro_batch, self.plan.batch.sequence)
+        names = self.plan.stack.options.get("batch_tensors") or ["input_ids"]
+        made = {name: self.session.tensor(f"{BATCH} {name}", shape) for name in names}
+        if "labels" not in made:
+            made["labels"] = made["input_ids"]
+        return made

@@ -1,0 +1,48 @@
+"""The families and stacks in which formula and trace are held against each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BASE = {"vocab_size": 32000, "hidden_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8}
+WIDE = {**BASE, "intermediate_size": 2816}
+GROUPED = {**WIDE, "num_key_value_heads": 2}
+HEADED = {**GROUPED, "head_dim": 128}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {"model_type": "llama", **GROUPED, "tie_word_embeddings": False},
+    "mistral": {"model_type": "mistral", **GROUPED, "sliding_window": None, "tie_word_embeddings": False},
+    "qwen2": {"model_type": "qwen2", **GROUPED, "tie_word_embeddings": True},
+    "qwen3": {"model_type": "qwen3", **HEADED, "tie_word_embeddings": True},
+    "gemma": {"model_type": "gemma", **HEADED, "pad_token_id": 0},
+    "gemma2": {"model_type": "gemma2", **HEADED, "pad_token_id": 0},
+    "gemma3_text": {"model_type": "gemma3_text", **HEADED, "pad_token_id": 0, "sliding_window": 512},
+    "phi3": {"model_type": "phi3", **GROUPED, "tie_word_embeddings": False, "pad_token_id": 0},
+    "gpt2": {"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 1024, "n_layer": 3, "n_head": 8},
+    "gpt_neox": {"model_type": "gpt_neox", **WIDE},
+    "opt": {"model_type": "opt", **BASE, "ffn_dim": 2816, "max_position_embeddings": 1024},
+    "olmo2": {"model_type": "olmo2", **GROUPED, "pad_token_id": 1},
+    "bert": {
+        "model_type": "bert", **WIDE, "max_position_embeddings": 1024, "architectures": ["BertForMaskedLM"],
+    },
+}  # fmt: skip
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "pure": {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16"},
+    "autocast": {"weights": "fp32", "compute": "bf16", "autocast": True, "gradients": "fp32"},
+    "fp32": {"weights": "fp32", "compute": "fp32", "autocast": False, "gradients": "fp32"},
+}
+RECOMPUTE: dict[str, Any] = {"none": "none", "full": {"kind": "full", "reentrant": False}}
+WORDS = {"flash": "sdpa", "efficient": "mem-efficient", "eager": "eager"}
+ONLY_EAGER = ("gemma2",)  # Transformers refuses other attention for it
+
+
+def stacks() -> list[tuple[str, str, str, str]]:
+    """Family, attention, recompute, precision: every one of each, and of the whole product every third."""
+    every = [
+        (family, attention, recompute, precision)
+        for family in FAMILIES
+        for attention in WORDS
+        for recompute in RECOMPUTE
+        for precision in PRECISIONS
+        if attention == "eager" or family not in ONLY_EAGER
+    ]
+    return [stack for number, stack in enumerate(every) if number % 3 == number // 3 % 3]
