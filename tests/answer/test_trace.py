@@ -32,6 +32,7 @@ def tracer(job: Job) -> Record:
     ("sections", "path"),
     [
         ({"stack": {"compile": True}}, "stack.compile"),
+        ({"stack": {"attention": "flex"}}, "stack.attention"),
         ({"optimizer": {"name": "adamw-8bit", "implementation": None}}, "optimizer.name"),
         ({"quantization": {"kind": "nf4"}}, "quantization"),
         ({"stack": {"kernels": ["liger"]}}, "stack.kernels"),

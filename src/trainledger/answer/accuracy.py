@@ -113,6 +113,11 @@ class Accuracy:
     replays: tuple[Replayed, ...] = ()
 
     @property
+    def agreed(self) -> int:
+        """How many replays said what happened."""
+        return sum(one.agrees for one in self.replays)
+
+    @property
     def groups(self) -> dict[str, dict[str, Score]]:
         """Scores by group and metric, in order of appearance."""
         found: dict[str, dict[str, list[Row]]] = {}

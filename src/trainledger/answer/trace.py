@@ -76,6 +76,7 @@ def _problems(plan: Plan) -> Iterator[Problem]:
         "stack.framework": plan.stack.framework,
         "stack.loss": plan.stack.loss,
         "stack.compile": plan.stack.compile,
+        "stack.attention": plan.stack.attention,
         "stack.recompute.kind": plan.stack.recompute.kind,
         "parallel.strategy": plan.parallel.strategy,
         "precision.master": plan.precision.master,

@@ -11,6 +11,7 @@ SCOPE: dict[str, tuple[str | bool | None, ...]] = {
     "stack.framework": ("transformers", "torch"),
     "stack.loss": ("full-fp32", "full", None),
     "stack.compile": (False, None),
+    "stack.attention": ("sdpa", "mem-efficient", "flash", "fused", "eager", "unfused", None),
     "stack.recompute.kind": ("none", "full", None),
     "parallel.strategy": ("none", "ddp", "fsdp2"),
     "precision.master": (None,),

@@ -56,11 +56,10 @@ def _table(result: Accuracy) -> list[tuple[str, ...]]:
 
 def _verdicts(result: Accuracy) -> str:
     found = result.verdicts
-    agreed = sum(one.agrees for one in result.replays)
     return (
         f"verdicts: {found.n} runs, {found.false_fits} false fits, {found.false_alarms} false alarms, "
         f"{found.tight} tight, {found.assumed} with an assumed outcome, {found.failed} not estimated; "
-        f"the replay at the device's capacity went as {agreed} of {len(result.replays)} runs did"
+        f"the replay at the device's capacity went as {result.agreed} of {len(result.replays)} runs did"
     )
 
 

@@ -31,8 +31,8 @@ PRECISIONS: dict[str, dict[str, Any]] = {
     "fp32": {"weights": "fp32", "compute": "fp32", "autocast": False, "gradients": "fp32"},
 }
 RECOMPUTE: dict[str, Any] = {"none": "none", "full": {"kind": "full", "reentrant": False}}
-WORDS = {"flash": "sdpa", "efficient": "mem-efficient", "eager": "eager"}
-ONLY_EAGER = ("gemma2",)  # Transformers refuses other attention for it
+WORDS = {"flash": "sdpa", "efficient": "mem-efficient", "eager": "eager", "package": "flash"}
+NO_SDPA = ("gemma2",)  # Transformers refuses PyTorch's own call for it
 
 
 def stacks() -> list[tuple[str, str, str, str]]:
@@ -43,6 +43,7 @@ def stacks() -> list[tuple[str, str, str, str]]:
         for attention in WORDS
         for recompute in RECOMPUTE
         for precision in PRECISIONS
-        if attention == "eager" or family not in ONLY_EAGER
+        if not (family in NO_SDPA and attention in ("flash", "efficient"))
+        if not (attention == "package" and precision == "fp32")
     ]
     return [stack for number, stack in enumerate(every) if number % 3 == number // 3 % 3]

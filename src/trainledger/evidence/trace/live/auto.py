@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from trainledger.evidence.trace.live.optimizers import counts_on_host
 from trainledger.evidence.trace.live.session import BACKWARD, CLIP, FORWARD, OPTIMIZER, Session
 
 
@@ -30,7 +31,7 @@ class Auto:
         """While the code runs."""
         watcher.behind = self.operation
         hooks = [
-            register_optimizer_step_pre_hook(lambda optimizer, *_: self.steps()),
+            register_optimizer_step_pre_hook(lambda optimizer, *_: self.steps(optimizer)),
             register_optimizer_step_post_hook(lambda optimizer, *_: self.done(optimizer)),
         ]
         try:
@@ -64,9 +65,10 @@ class Auto:
             session.backwarded()
             session.enter(CLIP, session.step)
 
-    def steps(self) -> None:
+    def steps(self, optimizer: Any) -> None:
         """The optimizer's step begins."""
         session = self.session
+        session.watcher.counts_on_host = counts_on_host(optimizer)
         if session.ledger.phase == BACKWARD:
             session.backwarded()
         session.enter(OPTIMIZER, max(session.step, 1))

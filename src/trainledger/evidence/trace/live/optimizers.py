@@ -48,3 +48,8 @@ def _implementation(name: str, implementation: str | None) -> dict[str, Any]:
     if implementation == "fused":
         return {"fused": True}
     return {"foreach": True}
+
+
+def counts_on_host(optimizer: Any) -> bool:
+    """Whether it keeps its counts of steps on the host: not where a fused or capturable kernel reads them."""
+    return not any(group.get(name) for group in optimizer.param_groups for name in ("fused", "capturable"))

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from trainledger.base.problems import TraceError
+from trainledger.evidence.trace.live import package
 from trainledger.evidence.trace.live.dtypes import TORCH
-from trainledger.evidence.trace.live.optimizers import make_optimizer
+from trainledger.evidence.trace.live.optimizers import counts_on_host, make_optimizer
 from trainledger.evidence.trace.live.session import (
     BACKWARD,
     BATCH,
@@ -77,6 +78,8 @@ def build_model(plan: Plan) -> Any:
     config.use_cache = bool(plan.stack.options.get("use_cache", False))
     weights = TORCH[plan.precision.weights]
     attention = "eager" if plan.stack.attention in ("eager", "unfused") else "sdpa"
+    if plan.stack.attention == "flash":
+        attention = package.register()
     with torch.device("meta"):
         made = _class(plan, transformers).from_config(config, dtype=weights, attn_implementation=attention)
     model: Any = made
@@ -178,6 +181,7 @@ class Script:
         if not params:
             raise TraceError("trainable: nothing is trained, so there is no step to trace")
         optimizer = self.optimizer = make_optimizer(plan, params)
+        session.watcher.counts_on_host = counts_on_host(optimizer)
         scaler = self._scaler()
         session.enter(FORWARD, 1)
         batch = self.held = self.batch()

@@ -74,6 +74,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         self.made_by: dict[int, str] = {}
         self.last = ""
         self.host_scalars = False
+        self.counts_on_host = True  # whether an optimizer keeps its count of steps on the host
         self.answers: Counter[tuple[str, str, str]] = Counter()
         self.entered: Callable[[Any, str, int], None] = lambda module, name, depth: None
         self.behind: Callable[[bool], None] | None = None  # told of every operation: whether backward makes it
@@ -118,7 +119,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
     def _report(self, name: str, out: Any, args: Any, where: tuple[str, str]) -> None:
         ledger, (module, label) = self.ledger, where
         if isinstance(out, torch.Tensor):
-            if self.host_scalars and name in HOST_SCALARS:
+            if self.host_scalars and (name in HOST_SCALARS or self._counter(name, out)):
                 ledger.ignore(out)
             number = ledger.see(out, name, module, label)
             if name == "_to_copy" and self._casts(args[0], out):
@@ -136,6 +137,10 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
             made = [ledger.inside(self._inner(name, one, where)) for one in work]
             for number in made:
                 ledger.leave(number)
+
+    def _counter(self, name: str, out: Any) -> bool:
+        """Whether an optimizer makes its count of steps, on the host."""
+        return name == "zeros" and not out.dim() and self.counts_on_host
 
     def _inner(self, name: str, work: Work, where: tuple[str, str]) -> Seen:
         module, label = where

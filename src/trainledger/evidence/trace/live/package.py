@@ -1,0 +1,44 @@
+"""The flash-attn package as Transformers calls it: no mask is built without padding, grouped heads are handed over.
+
+Registered under a name of its own by Transformers' attention interface; the package itself is not needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+NAME = "traced_package"  # Transformers loads a kernel for any name with "flash" in it
+
+
+def register() -> str:
+    """The name to give as the attention implementation."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(NAME, forward)
+    AttentionMaskInterface.register(NAME, no_mask)
+    return NAME
+
+
+def no_mask(*_: Any, **__: Any) -> None:
+    """Without padding the kernel needs no mask: it is causal, or has a window, by itself."""
+    return
+
+
+def forward(module: Any, query: Any, *rest: Any, **named: Any) -> tuple[Any, None]:
+    """Attention of [batch, heads, sequence, head dim], keys and values after the queries; the result lies token by
+    token."""
+    key, value = rest[: len(("key", "value"))]
+    causal = named.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    out = torch.nn.functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        dropout_p=named.get("dropout", 0.0),
+        is_causal=bool(causal) and query.shape[2] > 1,
+        scale=named.get("scaling"),
+        enable_gqa=True,
+    )
+    return out.transpose(1, 2).contiguous(), None
