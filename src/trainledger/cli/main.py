@@ -107,7 +107,7 @@ def _failure(error: Exception) -> int:
         return ExitCode.INTERRUPTED
     if isinstance(error, TraceError):
         print(f"trace: {error}", file=sys.stderr)
-        return ExitCode.DEFECT
+        return ExitCode.WRONG_INPUT
     if os.environ.get(DEBUG):
         from traceback import print_exception
 
