@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import BF16, BOOL, FP16, FP32, DType
+from trainledger.facts.dtypes import BF16, BOOL, FP32, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.ledger.attention import Call, handed
 from trainledger.ledger.engine import Backward
-from trainledger.ledger.fused import Site, tile, workspace
+from trainledger.ledger.fused import Site
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import run_forward
 from trainledger.model.program import Attention
@@ -114,34 +114,6 @@ def test_delta_of_fp32_is_summed_from_a_product() -> None:
     assert ran.back["output times gradient"] == 2 * QUERIES
     assert ran.back["delta"] == 4 * BATCH * HEADS * SEQUENCE
     assert "output times gradient" not in Ran(Kernel.EFFICIENT).back
-
-
-@pytest.mark.parametrize(
-    ("head", "dtype", "architecture", "expected"),
-    [
-        (64, BF16, "sm80", (64, 64, 64)),
-        (96, BF16, "sm89", (128, 64, 96)),
-        (128, BF16, "sm90", (128, 128, 128)),
-        (128, BF16, "sm86", (64, 64, 128)),
-        (256, BF16, "sm89", (64, 64, 65536)),
-        (128, FP32, "sm80", (128, 64, 128)),
-        (64, FP16, "sm75", (64, 64, 64)),
-    ],
-)
-def test_tiles(head: int, dtype: DType, architecture: str, expected: tuple[int, int, int]) -> None:
-    row = tile(head, dtype, architecture)
-    assert (row.queries, row.keys, row.largest) == expected
-
-
-def test_the_workspace_holds_query_gradients_by_tile() -> None:
-    tiles = 2 * 1  # 192 rows in tiles of 128, 128 columns in tiles of 128
-    assert workspace(dims_of(HEADS), BF16, "sm90") == 4 * BATCH * HEADS * tiles * (4 + 128 * 128)
-
-
-def test_the_workspace_also_holds_key_and_value_gradients_where_registers_do_not() -> None:
-    tiles = 3 * 4  # 192 rows and 256 columns in tiles of 64
-    sums = 3 * 64 * (256 + 256)
-    assert workspace(dims_of(HEADS, 256), BF16, "sm89") == 4 * BATCH * HEADS * (sums + tiles * (4 + 64 * 64))
 
 
 def test_math_keeps_scores_and_copies_in_fp32() -> None:

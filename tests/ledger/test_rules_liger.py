@@ -6,9 +6,7 @@ import pytest
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16
-from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
 from trainledger.ledger.engine import Backward
-from trainledger.ledger.reduction import column_sum
 from trainledger.ledger.rules import Frame, Setting, lower
 from trainledger.ledger.rules_liger import for_family, replaces, untrained
 from trainledger.ledger.software import Software
@@ -76,12 +74,3 @@ def test_norms_without_a_gradient() -> None:
     model = build(KEYS)
     assert {weight.role for weight in untrained(FOAK, model)} == {Role.NORM}
     assert untrained(LIGER, model) == frozenset()
-
-
-def test_scratch_of_a_sum_over_rows() -> None:
-    """The sizes follow from Liger's norms on an A100, whose peaks hold them to the byte."""
-    device = MULTIPROCESSORS["a100-80gb"]
-    assert column_sum(2048, 1024, device) == (4096 * 1024, 8)
-    assert column_sum(2048, 8192, device) == (8192 * 27 * 128, 64)
-    assert column_sum(132, 1024, device) == (0, 0)
-    assert column_sum(2048, 1024, UNKNOWN_DEVICE) == (0, 0)

@@ -1,26 +1,25 @@
-"""What kernels allocate inside themselves, against the formulas' own walk of the same kernels."""
+"""What kernels allocate inside themselves."""
 
 from __future__ import annotations
 
 import pytest
 
-from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP16, FP32, DType
-from trainledger.facts.kernel_sets import MULTIPROCESSORS
+from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.ledger.fused import workspace
-from trainledger.ledger.reduction import column_sum as by_formula
 from trainledger.lines.kernel_work import (
     Shape,
+    Work,
     attention_backward,
     column_sum,
+    efficient_tile,
     efficient_workspace,
     embedding_backward,
     norms,
 )
 
 
-def size(works) -> int:
+def size(works: tuple[Work, ...]) -> int:
     return sum(one.dtype.bytes_of(one.elements) for one in works)
 
 
@@ -35,20 +34,42 @@ def test_flash_backward() -> None:
     assert new - old == 4 * 8 * 128 * 32
 
 
-@pytest.mark.parametrize("dtype", [BF16, FP16, FP32])
-@pytest.mark.parametrize("head", [64, 96, 128, 256])
-@pytest.mark.parametrize("architecture", ["sm75", "sm80", "sm89", "sm90"])
-def test_efficient_workspace_is_the_formulas(dtype: DType, head: int, architecture: str) -> None:
-    dims = (Axis(Dim.BATCH, 2), Axis(Dim.SEQUENCE, 1536), Axis(Dim.HEADS, 12), Axis(Dim.HEAD_DIM, head))
-    shape = Shape(2, 12, 12, 1536, 1536, head, dtype)
-    assert efficient_workspace(shape, architecture) == workspace(dims, dtype, architecture)
+@pytest.mark.parametrize(
+    ("head", "dtype", "architecture", "expected"),
+    [
+        (64, BF16, "sm80", (64, 64, 64)),
+        (96, BF16, "sm89", (128, 64, 96)),
+        (128, BF16, "sm90", (128, 128, 128)),
+        (128, BF16, "sm86", (64, 64, 128)),
+        (256, BF16, "sm89", (64, 64, 65536)),
+        (128, FP32, "sm80", (128, 64, 128)),
+        (64, FP16, "sm75", (64, 64, 64)),
+    ],
+)
+def test_tiles(head: int, dtype: DType, architecture: str, expected: tuple[int, int, int]) -> None:
+    row = efficient_tile(head, dtype, architecture)
+    assert (row.queries, row.keys, row.largest) == expected
 
 
-@pytest.mark.parametrize("rows", [8, 300, 8192, 65536])
-@pytest.mark.parametrize("columns", [64, 1023, 4096])
-def test_column_sum_is_the_formulas(rows: int, columns: int) -> None:
-    device = MULTIPROCESSORS["h100-80gb"]
-    assert column_sum(rows, columns, device) == by_formula(rows, columns, device)
+def test_the_workspace_holds_query_gradients_by_tile() -> None:
+    tiles = 2 * 1  # 192 rows in tiles of 128, 128 columns in tiles of 128
+    assert efficient_workspace(Shape(2, 4, 4, 192, 192, 128, BF16), "sm90") == 4 * 2 * 4 * tiles * (4 + 128 * 128)
+
+
+def test_the_workspace_also_holds_key_and_value_gradients_where_registers_do_not() -> None:
+    tiles = 3 * 4  # 192 rows and 256 columns in tiles of 64
+    sums = 3 * 64 * (256 + 256)
+    held = 4 * 2 * 4 * (sums + tiles * (4 + 64 * 64))
+    assert efficient_workspace(Shape(2, 4, 4, 192, 192, 256, BF16), "sm89") == held
+
+
+def test_scratch_of_a_sum_over_rows() -> None:
+    """The sizes follow from Liger's norms on an A100, whose peaks hold them to the byte."""
+    device = MULTIPROCESSORS["a100-80gb"]
+    assert column_sum(2048, 1024, device) == (4096 * 1024, 8)
+    assert column_sum(2048, 8192, device) == (8192 * 27 * 128, 64)
+    assert column_sum(132, 1024, device) == (0, 0)
+    assert column_sum(2048, 1024, UNKNOWN_DEVICE) == (0, 0)
 
 
 def test_embedding_backward_sorts_many_ids() -> None:

@@ -12,12 +12,12 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.base.sources import Basis
 from trainledger.facts.dtypes import BOOL, FP32, INT64, UINT8, DType
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.facts.kernels_fused import EFFICIENT, FLASH, RANDOM, TILES, Tile
+from trainledger.facts.kernels_fused import EFFICIENT, FLASH, RANDOM
 from trainledger.facts.versions import at_least
 from trainledger.ledger.aten import copy, part, temporary
 from trainledger.ledger.nn import lowered
 from trainledger.ledger.tape import Code, Prim, Step, Tape
-from trainledger.lines.kernel_choice import level
+from trainledger.lines.kernel_work import Shape, efficient_workspace, up
 from trainledger.model.program import Attention
 
 
@@ -28,11 +28,6 @@ class Site:
     kernel: Kernel
     torch: str = ""
     architecture: str = ""
-
-
-def up(size: int, step: int) -> int:
-    """`size` rounded up to a multiple of `step`."""
-    return -(-size // step) * step
 
 
 def rows_of(dims: Dims, rows: int = 0) -> Dims:
@@ -165,7 +160,9 @@ def _efficient_work(t: Tape, q: int, site: Site) -> tuple[Step, ...]:
     """Delta of every row and the workspace. In fp32 delta is summed from a product of output and gradient."""
     dims = t.dims[q]
     delta = temporary(t, rows_of(dims), FP32, "kernel: delta")
-    size = Axis(Dim.ELEMENTS, workspace(dims, t.dtype[q], site.architecture))
+    batch, sequence, heads, head = (axis.size for axis in dims)
+    shape = Shape(batch, heads, heads, sequence, sequence, head, t.dtype[q])
+    size = Axis(Dim.ELEMENTS, efficient_workspace(shape, site.architecture))
     space = temporary(t, (size,), UINT8, "kernel: workspace")
     made: tuple[Step, ...] = (Step(Code.BORN, 0, delta),)
     if t.dtype[q] == FP32:
@@ -176,28 +173,3 @@ def _efficient_work(t: Tape, q: int, site: Site) -> tuple[Step, ...]:
             Step(Code.DEAD, 0, sums),
         )  # fmt: skip
     return (*made, Step(Code.BORN, 0, space), Step(Code.DEAD, 0, space), Step(Code.DEAD, 0, delta))
-
-
-def tile(head: int, dtype: DType, architecture: str) -> Tile:
-    """The instance of the memory-efficient backward that runs."""
-    wide = dtype == FP32 or level(architecture) < level("sm80")
-    for row in TILES:
-        if row.wide is wide and head <= row.largest and (not row.architectures or architecture in row.architectures):
-            return row
-    return TILES[-1]
-
-
-def workspace(dims: Dims, dtype: DType, architecture: str) -> int:
-    """Bytes of the memory-efficient backward's workspace, for queries of these dims and as many keys."""
-    batch, sequence, heads, head = (axis.size for axis in dims)
-    row, blocks = tile(head, dtype, architecture), batch * heads
-    splits = -(-sequence // row.keys)
-    sums = 0
-    if dtype != FP32 and row.largest > row.queries:
-        splits = max(min(splits, EFFICIENT.tiles // blocks), 1)
-        if blocks >= EFFICIENT.many and sequence <= row.keys + row.keys:
-            splits = 1
-        sums = splits * row.keys * (up(head, row.queries) + up(head, row.queries))
-    tiles = up(sequence, row.queries) // row.queries * (up(head, row.keys) // row.keys)
-    held = EFFICIENT.header // FP32.bytes_of(1) + row.queries * row.keys
-    return FP32.bytes_of(blocks * up(sums + tiles * held, EFFICIENT.granule))
