@@ -92,6 +92,11 @@ def _build() -> typer.Typer:
 app = _build()
 
 
+def _interrupted() -> int:
+    print("Interrupted; nothing was written.", file=sys.stderr)
+    return ExitCode.INTERRUPTED
+
+
 def _failure(error: Exception) -> int:
     """Tell the user what went wrong, on standard error, and give the exit code."""
     from trainledger.base.problems import InputError, TraceError
@@ -104,7 +109,7 @@ def _failure(error: Exception) -> int:
         show()
         return ExitCode.WRONG_INPUT
     if isinstance(error, typer.Abort):
-        return ExitCode.INTERRUPTED
+        return _interrupted()
     if isinstance(error, TraceError):
         print(f"trace: {error}", file=sys.stderr)
         return ExitCode.WRONG_INPUT
@@ -131,12 +136,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _hush()
     except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
+        return _interrupted()
     except SystemExit as left:  # the parser leaves this way, with 1 for a reader that left and an unknown shell alike
         wrong = ExitCode.BROKEN_PIPE if isinstance(left.__context__, BrokenPipeError) else ExitCode.WRONG_INPUT
         return wrong if left.code else ExitCode.ANSWERED
     except Exception as error:
         return _failure(error)
+    if code == ExitCode.INTERRUPTED:  # the parser's own answer to Ctrl-C within a verb
+        return _interrupted()
     return code if isinstance(code, int) else ExitCode.ANSWERED
 
 
