@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.plans import plan_of
 from trainledger.answer.estimate import Estimate, estimate, states_of
+from trainledger.base.dims import Axis, Dim
+from trainledger.ledger.rank import updates_of
 from trainledger.lines.line import Account
+from trainledger.model.program import Role, Weight
 
 
 def made(**sections: Any) -> Estimate:
@@ -92,3 +96,13 @@ def test_clipping_is_a_moment_of_its_own() -> None:
 def test_logits_that_the_caller_keeps_are_alive_in_the_next_forward() -> None:
     kept = made(stack={"options": {"keep_outputs": True}})
     assert at(kept, "step 2: forward", Account.LOGITS) - at(made(), "step 2: forward", Account.LOGITS) == 512 * 1024 * 2
+
+
+def test_the_trainer_keeps_the_states_of_embeddings_out_of_8_bit_codes() -> None:
+    optimizer = {"name": "adamw-8bit"}
+    alone = updates_of(plan_of(optimizer=optimizer))
+    run_by_it = updates_of(plan_of(optimizer=optimizer, stack={"versions": {"accelerate": "1.10.0"}}))
+    matrix = Weight("q_proj.weight", (Axis(Dim.FFN, 32), Axis(Dim.HIDDEN, 64)))
+    embedding = replace(matrix, role=Role.EMBEDDING)
+    assert [alone.options(one).wide for one in (matrix, embedding)] == [False, False]
+    assert [run_by_it.options(one).wide for one in (matrix, embedding)] == [False, True]

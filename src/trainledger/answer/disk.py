@@ -43,7 +43,7 @@ def elsewhere(answer: Estimate) -> Elsewhere:
             continue
         if master is not None and master != own:
             states += master.bytes_of(weight.elements) * count
-        for state in state_bytes(updates.row, weight.shape, master or own, updates.how):
+        for state in state_bytes(updates.row, weight.shape, master or own, updates.options(weight)):
             states += state.bytes * count if state.kind is not Kind.STEP else 0
             paged += state.bytes * count if state.place is Place.MANAGED else 0
     if states:

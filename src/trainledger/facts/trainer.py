@@ -29,6 +29,20 @@ TRAINER_BATCH = TrainerBatch(
 
 
 @dataclass(frozen=True, slots=True)
+class WideStates:
+    """Weights by their `roles` whose states the Trainer keeps out of bitsandbytes' codes: those of embeddings."""
+
+    roles: tuple[str, ...]
+    source: Source
+
+
+WIDE_STATES = WideStates(
+    ("embedding", "position"),
+    Source("Transformers Trainer", "transformers/trainer.py, create_optimizer: register_module_override", "5.24.0"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class DecayGroups:
     """The Trainer's group without weight decay holds every bias and every norm's weight; before the release `since` it
     told norms by their class, and did not know those of `unknown` families."""

@@ -11,7 +11,9 @@ from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
+from trainledger.facts.trainer import TRAINER_BATCH, WIDE_STATES
 from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
 from trainledger.ledger.micro import Job, Trained
@@ -89,7 +91,8 @@ def updates_of(plan: Plan) -> Updates:
     version = plan.stack.versions.get("bitsandbytes")
     block = older[1] if older[0] and version and not at_least(version, older[0]) else None
     how = StateOptions(implementation=implementation, gradient=gradient, dtypes=dtypes, block=block)
-    return Updates(row, implementation, how, given.grad_clip is not None)
+    wide = WIDE_STATES.roles if row in BNB_ROWS and TRAINER_BATCH.package in plan.stack.versions else ()
+    return Updates(row, implementation, how, given.grad_clip is not None, wide)
 
 
 def extras_of(plan: Plan, architecture: str) -> Extras:

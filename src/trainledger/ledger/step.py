@@ -16,6 +16,7 @@ from trainledger.facts.optimizer_kinds import Optimizer, Scope
 from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.micro import Job, Micro, micro
 from trainledger.ledger.run import Run
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
@@ -31,12 +32,18 @@ RECIPE = Source("Mixed Precision Training", "arXiv:1710.03740, section 3.1", "20
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """The optimizer of a run: its row, its implementation's name, options of its states, whether it clips."""
+    """The optimizer of a run: its row, its implementation's name, options of its states, whether it clips, and roles
+    of weights whose states are kept out of codes."""
 
     row: Optimizer
     implementation: str | None
     how: StateOptions
     clips: bool
+    wide: tuple[str, ...] = ()
+
+    def options(self, weight: Weight) -> StateOptions:
+        """The options of one weight's states."""
+        return replace(self.how, wide=True) if weight.role in self.wide else self.how
 
 
 def weights_of(model: Model) -> Iterator[tuple[str, Weight, int]]:
@@ -213,7 +220,7 @@ class _Steps:
         """Births of the optimizer's states, and the events of its temporaries."""
         book, updates = self.job.book, self.updates
         how = updates.row.implementation(updates.implementation)
-        lines = state_lines(book, updates.row, self.parameters, updates.how)
+        lines = state_lines(book, updates.row, self.parameters, updates.options)
         temporaries: Runs = []
         for group in [] if self.extras.in_backward else self._groups(self.parameters):
             made = whole_step(book, updates.row, how, group)
@@ -248,7 +255,8 @@ def compose(job: Job, updates: Updates, extras: Extras) -> list[Segment]:
     steps = _Steps(job, updates, extras)
     steps.build()
     shared = shared_weights(job.model)
-    viewed = job.run.setting.autocast is None
+    # a linear layer's own gradient of a weight that was not cast is a view; a fused head's is a tensor of its own
+    viewed = job.run.setting.autocast in (None, job.run.setting.weights) and job.run.loss not in (CHUNKED, FUSED)
     account = Account.BACKWARD if viewed else Account.GRADIENTS  # a view cannot become the gradient that stays
     waiting = {
         weight: job.book.tensor(account, weight.name, weight.dims, dtype_of_weight(job.run, weight), ACCUMULATE)

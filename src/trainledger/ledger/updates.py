@@ -5,7 +5,7 @@ Sources: torch/nn/utils/clip_grad.py, aten/src/ATen/native/cuda/ForeachReduceOp.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -50,12 +50,12 @@ def _layers(lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Iterator[tu
 
 
 def state_lines(
-    book: Book, row: Optimizer, parameters: Sequence[Parameter], how: StateOptions
+    book: Book, row: Optimizer, parameters: Sequence[Parameter], how: Callable[[Weight], StateOptions]
 ) -> list[tuple[int, int]]:
     """Lines of the optimizer's states that lie in the device's allocator, with their copies."""
     result: list[tuple[int, int]] = []
     for parameter in parameters:
-        for state in state_bytes(row, parameter.weight.shape, parameter.dtype, how):
+        for state in state_bytes(row, parameter.weight.shape, parameter.dtype, how(parameter.weight)):
             if state.place is not Place.DEVICE:
                 continue
             name = f"{state.kind.value} {state.part.value} of {parameter.name}"
