@@ -46,8 +46,9 @@ class Job:
         return Frame(tape, run.setting, {}, self.trained, {}, software=software)
 
     def line(self, account: Account, name: str, frame: Frame, value: int) -> int:
-        """The line of a value that passes from one piece to another."""
-        return self.book.tensor(account, name, frame.tape.dims[value], frame.tape.dtype[value], AUTOGRAD)
+        """The line of a value that passes from one piece to another: of its storage, which a view may repeat."""
+        made = frame.tape.storages[frame.tape.store[value]]
+        return self.book.tensor(account, name, made.dims, made.dtype, AUTOGRAD)
 
 
 @dataclass(frozen=True, slots=True)
