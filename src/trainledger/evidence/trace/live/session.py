@@ -18,6 +18,7 @@ from trainledger.evidence.trace.job import Job
 from trainledger.evidence.trace.live import passes
 from trainledger.evidence.trace.live.attention import AttentionSite
 from trainledger.evidence.trace.live.ledger import Seen, StorageLedger
+from trainledger.evidence.trace.live.quick import Quick
 from trainledger.evidence.trace.live.watcher import RECOMPUTE, Hooks, Watcher, calibrate, local
 from trainledger.evidence.trace.record import Answered, Birth, Record, Stretch
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
@@ -61,6 +62,7 @@ class Session:
         self.parameters: dict[str, Any] = {}
         self.trained: tuple[int, int] = (0, 0)
         self.head = ""
+        self.layers: dict[str, int] = {}  # by path, from 1
         self.seconds: dict[str, float] = {}
         self.watcher: Any = None
         self._held: list[Any] = []
@@ -88,6 +90,7 @@ class Session:
                 stack.enter_context(self.mode)
                 self.watcher = Watcher(self.ledger, self.names, hooks, calibrate())
                 self.watcher.entered = self._entered
+                self.watcher.run = Quick(self.mode)
                 if self.auto is not None:
                     stack.enter_context(self.auto.watching(self.watcher))
                 stack.enter_context(self.watcher.modules())
@@ -115,6 +118,7 @@ class Session:
         self.names.update({id(module): name or ROOT for name, module in model.named_modules()})
         self.parameters = dict(model.named_parameters())
         self.head = _head(model)
+        self.layers = {self.names[id(one)]: number for number, one in enumerate(_layers(model), 1)}
         owned = [(Account.WEIGHTS, name, one) for name, one in model.named_parameters()]
         owned += [(Account.BUFFERS, name, one) for name, one in model.named_buffers()]
         if added:
@@ -178,6 +182,8 @@ class Session:
             self.seconds[moment] = self.seconds.get(moment, 0.0) + time.perf_counter() - since
 
     def _entered(self, module: Any, name: str, depth: int) -> None:
+        if name in self.layers:
+            self.report(f"{self._moment[0]}, layer {self.layers[name]} of {len(self.layers)}")
         if self.auto is not None and not depth:
             self.auto.called(module)
             name = self.names.get(id(module), "")
@@ -250,6 +256,13 @@ def _head(model: Any) -> str:
     except (AttributeError, NotImplementedError):
         head = None
     return next((name for name, module in model.named_modules() if head is not None and module is head), "")
+
+
+def _layers(model: Any) -> list[Any]:
+    """The model's layers: the longest list of modules of one class; none where it has no such list."""
+    lists = [list(one) for one in model.modules() if isinstance(one, torch.nn.ModuleList)]
+    alike = [one for one in lists if len({type(layer) for layer in one}) == 1]
+    return max(alike, key=len, default=[])
 
 
 def _transformers() -> dict[str, str]:

@@ -80,6 +80,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         self.behind: Callable[[bool], None] | None = None  # told of every operation: whether backward makes it
         self.failing = ""
         self.paused = False
+        self.run: Callable[[Any, Any, Mapping[str, Any]], Any] = lambda func, args, kwargs: func(*args, **kwargs)
         self._labels: dict[Any, str] = {}
         self._workspaces: set[bool] = set()
 
@@ -108,7 +109,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         if name in WRITES_INTO_ZEROS and summing(label):
             return getattr(args[0], WRITES_INTO_ZEROS[name])(*args[1:], **kwargs)
         handler = self.hooks.handlers.get(func)
-        out = handler(*args, **kwargs) if handler else func(*args, **kwargs)
+        out = handler(*args, **kwargs) if handler else self.run(func, args, kwargs)
         self._report(name, out, args, (module, label))
         return out
 
