@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainledger.base.sources import Source
+from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, SETTINGS, Moves
 from trainledger.facts.option_row import Direction, Effect, Kind, Row
 from trainledger.facts.options import OPTION_MAPS, ROWS, find_option, option_names
 from trainledger.facts.options_parallel import PARALLEL_ROWS
@@ -31,3 +32,17 @@ def test_a_direction_goes_with_not_counted_alone() -> None:
         Row("x", "stack.env", Kind.TEXT, Effect.NOT_COUNTED, Direction.NONE, source)
     with pytest.raises(ValueError, match="direction"):
         Row("x", "stack.env", Kind.TEXT, Effect.COUNTED, Direction.LOW, source)
+
+
+def test_every_setting_of_the_allocator_is_an_option() -> None:
+    rows = {name: find_option("stack.allocator", name) for name in SETTINGS}
+    assert set(option_names("stack.allocator")) == set(SETTINGS)
+    for name, setting in SETTINGS.items():
+        row = rows[name]
+        assert row is not None
+        assert (row.effect is Effect.COUNTED) == (setting.moves is Moves.DEVICE)
+        assert row.source == setting.source
+    for text in ALLOCATOR_TEXTS:
+        found = find_option("stack.env", text)
+        assert found is not None
+        assert found.effect is Effect.COUNTED

@@ -10,9 +10,8 @@ from typing import Any
 from trainledger.allocator.divisions import read_divisions
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.allocator import CUDA, Allocator
-from trainledger.facts.allocator_settings import BACKENDS, INTERVALS, NATIVE, SETTINGS, Setting, Value
+from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, BACKENDS, INTERVALS, NATIVE, SETTINGS, Setting, Value
 
-TEXT_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")  # the first that is set wins
 _PARTS = re.compile(r"[,:\[\]]|[^,:\[\]]+")
 _WHOLE = re.compile(r"[+-]?\d+")
 _REAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -75,7 +74,7 @@ def conf_of(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Conf
     """A plan's `stack.allocator`, or without one what its environment says. Raises InputError."""
     if settings:
         return read_conf(settings)
-    name = next((name for name in TEXT_NAMES if name in environment), "")
+    name = next((name for name in ALLOCATOR_TEXTS if name in environment), "")
     return parse_conf(environment[name], f"stack.env.{name}") if name else DEFAULT
 
 

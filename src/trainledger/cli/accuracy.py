@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -29,8 +30,26 @@ def accuracy(
     from trainledger.answer.accuracy import accuracy as compare
 
     cases, operators = _cases(records, _confidences(confidence), (above, _engine(engine)))
-    result = compare(cases, _progress(len([*cases, *operators])), operators)
+    with _ahead(cases, engine) as ordered:
+        result = compare(ordered, _progress(len([*cases, *operators])), operators)
     _print(result, as_json, markdown, worst)
+
+
+@contextmanager
+def _ahead(cases: list[Case], engine: str) -> Iterator[list[Case]]:
+    """The cases; those that trace, each in a process of its own, are made ahead, as many at once as there are cores."""
+    if engine != "trace":
+        yield cases
+        return
+    import os
+    from concurrent.futures import ThreadPoolExecutor
+    from dataclasses import replace
+
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        yield [replace(case, make=pool.submit(case.make).result) for case in cases]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _engine(name: str) -> str:

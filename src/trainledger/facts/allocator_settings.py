@@ -22,13 +22,21 @@ class Value(StrEnum):
     BACKEND = "native or cudaMallocAsync"
 
 
+class Moves(StrEnum):
+    """Which memory a setting moves: the device's, which the replay counts, the host's pinned caches, or none."""
+
+    DEVICE = "device"
+    HOST = "host"
+    NOTHING = "nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `device`: it moves device memory; `least` and `most` bound a number (0 and None: no bound)."""
+    """One setting, and what it moves; `least` and `most` bound a number (0 and None: no bound)."""
 
     name: str
     value: Value
-    device: bool
+    moves: Moves
     source: Source
     least: int = 0
     most: int | None = None
@@ -40,26 +48,26 @@ CUDA_CONFIG = Source("PyTorch c10/cuda/CUDAAllocatorConfig.cpp", "CUDAAllocatorC
 SETTINGS: dict[str, Setting] = {
     row.name: row
     for row in (
-        Setting("expandable_segments", Value.BOOL, True, CONFIG),
-        Setting("max_split_size_mb", Value.MEBIBYTES, True, CONFIG, 20),
-        Setting("max_non_split_rounding_mb", Value.MEBIBYTES, True, CONFIG, 20),
-        Setting("large_segment_size_mb", Value.MEBIBYTES, True, CONFIG, 11),
-        Setting("roundup_power2_divisions", Value.DIVISIONS, True, CONFIG),
-        Setting("garbage_collection_threshold", Value.FRACTION, True, CONFIG),
-        Setting("per_process_memory_fraction", Value.SHARE, True, CUDA_CONFIG),
-        Setting("backend", Value.BACKEND, True, CUDA_CONFIG),
-        Setting("release_lock_on_cudamalloc", Value.BOOL, False, CUDA_CONFIG),
-        Setting("release_lock_on_hipmalloc", Value.BOOL, False, CUDA_CONFIG),
-        Setting("graph_capture_record_stream_reuse", Value.BOOL, False, CUDA_CONFIG),
-        Setting("throw_on_cudamalloc_oom", Value.BOOL, False, CUDA_CONFIG),
-        Setting("pinned_use_cuda_host_register", Value.BOOL, False, CUDA_CONFIG),
-        Setting("pinned_use_hip_host_register", Value.BOOL, False, CUDA_CONFIG),
-        Setting("pinned_use_background_threads", Value.BOOL, False, CONFIG),
-        Setting("pinned_num_register_threads", Value.POWER, False, CUDA_CONFIG, 1, 128),
-        Setting("pinned_reserve_segment_size_mb", Value.MEBIBYTES, False, CUDA_CONFIG, 1),
-        Setting("pinned_max_round_threshold_mb", Value.MEBIBYTES, False, CONFIG),
-        Setting("pinned_max_cached_size_mb", Value.MEBIBYTES, False, CONFIG),
-        Setting("pinned_free_catch_all", Value.BOOL, False, CUDA_CONFIG),
+        Setting("expandable_segments", Value.BOOL, Moves.DEVICE, CONFIG),
+        Setting("max_split_size_mb", Value.MEBIBYTES, Moves.DEVICE, CONFIG, 20),
+        Setting("max_non_split_rounding_mb", Value.MEBIBYTES, Moves.DEVICE, CONFIG, 20),
+        Setting("large_segment_size_mb", Value.MEBIBYTES, Moves.DEVICE, CONFIG, 11),
+        Setting("roundup_power2_divisions", Value.DIVISIONS, Moves.DEVICE, CONFIG),
+        Setting("garbage_collection_threshold", Value.FRACTION, Moves.DEVICE, CONFIG),
+        Setting("per_process_memory_fraction", Value.SHARE, Moves.DEVICE, CUDA_CONFIG),
+        Setting("backend", Value.BACKEND, Moves.DEVICE, CUDA_CONFIG),
+        Setting("release_lock_on_cudamalloc", Value.BOOL, Moves.NOTHING, CUDA_CONFIG),
+        Setting("release_lock_on_hipmalloc", Value.BOOL, Moves.NOTHING, CUDA_CONFIG),
+        Setting("graph_capture_record_stream_reuse", Value.BOOL, Moves.NOTHING, CUDA_CONFIG),
+        Setting("throw_on_cudamalloc_oom", Value.BOOL, Moves.NOTHING, CUDA_CONFIG),
+        Setting("pinned_use_cuda_host_register", Value.BOOL, Moves.HOST, CUDA_CONFIG),
+        Setting("pinned_use_hip_host_register", Value.BOOL, Moves.HOST, CUDA_CONFIG),
+        Setting("pinned_use_background_threads", Value.BOOL, Moves.HOST, CONFIG),
+        Setting("pinned_num_register_threads", Value.POWER, Moves.HOST, CUDA_CONFIG, 1, 128),
+        Setting("pinned_reserve_segment_size_mb", Value.MEBIBYTES, Moves.HOST, CUDA_CONFIG, 1),
+        Setting("pinned_max_round_threshold_mb", Value.MEBIBYTES, Moves.HOST, CONFIG),
+        Setting("pinned_max_cached_size_mb", Value.MEBIBYTES, Moves.HOST, CONFIG),
+        Setting("pinned_free_catch_all", Value.BOOL, Moves.HOST, CUDA_CONFIG),
     )
 }
 
@@ -78,6 +86,8 @@ class Intervals:
 
 
 INTERVALS = Intervals(MIB, 16, MIB, CONFIG)
+# The environment variables that hold these settings; the first that is set wins.
+ALLOCATOR_TEXTS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 BACKENDS = ("native", "cudaMallocAsync", "hipMallocAsync")
 NATIVE = "native"
 

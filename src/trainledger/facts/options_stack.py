@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trainledger.base.sources import Source
-from trainledger.facts.option_row import Direction, Kind, Row, counted, harmless, uncounted
+from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, SETTINGS, Moves, Setting, Value
+from trainledger.facts.option_row import Direction, Effect, Kind, Row, counted, harmless, uncounted
 
 OPTIONS, ENV, ALLOCATOR = "stack.options", "stack.env", "stack.allocator"
 BOOL, COUNT, NUMBER, TEXT, TEXTS = Kind.BOOL, Kind.COUNT, Kind.NUMBER, Kind.TEXT, Kind.TEXTS
@@ -24,6 +25,17 @@ TE = Source("Transformer Engine environment variables", "NVIDIA Transformer Engi
 TORCH_ALLOC = Source("PyTorch CUDA semantics, memory management", "docs: notes/cuda, PYTORCH_CUDA_ALLOC_CONF", "2.13")
 NCCL = Source("NCCL environment variables", "NVIDIA NCCL user guide, environment variables", "2.27")
 CUDA_ENV = Source("CUDA environment variables", "CUDA C++ programming guide, environment variables", "13.0")
+
+KINDS = {Value.BOOL: BOOL, Value.COUNT: COUNT, Value.POWER: COUNT, Value.BACKEND: TEXT, Value.DIVISIONS: Kind.ANY}
+EFFECTS = {Moves.DEVICE: Effect.COUNTED, Moves.HOST: Effect.NOT_COUNTED, Moves.NOTHING: Effect.NONE}
+
+
+def _allocator(setting: Setting) -> Row:
+    """A setting of the caching allocator as an option: what moves device memory, the replay counts."""
+    effect = EFFECTS[setting.moves]
+    way = EITHER if effect is Effect.NOT_COUNTED else Direction.NONE
+    return Row(setting.name, ALLOCATOR, KINDS.get(setting.value, NUMBER), effect, way, setting.source)
+
 
 STACK_ROWS: tuple[Row, ...] = (
     *counted(OPTIONS, TORCH_OPTIM, (("zero_grad_set_to_none", BOOL),)),
@@ -109,6 +121,7 @@ STACK_ROWS: tuple[Row, ...] = (
     ),
     *uncounted(OPTIONS, TITAN, (("norm", TEXT, EITHER),)),
     *counted(ENV, CUBLAS, (("CUBLAS_WORKSPACE_CONFIG", TEXT),)),
+    *counted(ENV, TORCH_ALLOC, tuple((name, TEXT) for name in ALLOCATOR_TEXTS)),
     *counted(ENV, TORCH_SDPA, (("TORCH_CUDNN_SDPA_DEPRIORITIZED", TEXT),)),
     *uncounted(
         ENV,
@@ -163,25 +176,8 @@ STACK_ROWS: tuple[Row, ...] = (
     *uncounted(
         ENV,
         TORCH_ALLOC,
-        (
-            ("PYTORCH_CUDA_ALLOC_CONF", TEXT, EITHER),
-            ("PYTORCH_ALLOC_CONF", TEXT, EITHER),
-            ("PYTORCH_NO_CUDA_MEMORY_CACHING", TEXT, EITHER),
-        ),
+        (("PYTORCH_NO_CUDA_MEMORY_CACHING", TEXT, EITHER),),
     ),
     *harmless(ENV, CUDA_ENV, (("CUDA_VISIBLE_DEVICES", TEXT), ("CUDA_DEVICE_ORDER", TEXT))),
-    *uncounted(
-        ALLOCATOR,
-        TORCH_ALLOC,
-        (
-            ("expandable_segments", BOOL, HIGH),
-            ("max_split_size_mb", NUMBER, EITHER),
-            ("max_non_split_rounding_mb", NUMBER, EITHER),
-            ("roundup_power2_divisions", Kind.ANY, LOW),
-            ("garbage_collection_threshold", NUMBER, HIGH),
-            ("backend", TEXT, EITHER),
-            ("pinned_use_cuda_host_register", BOOL, EITHER),
-            ("pinned_num_register_threads", COUNT, EITHER),
-        ),
-    ),
+    *(_allocator(setting) for setting in SETTINGS.values()),
 )
