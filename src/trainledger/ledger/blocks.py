@@ -24,12 +24,20 @@ WHOLE = "one per trained weight, from its first backward until it is set to none
 LeafMaker = Callable[[Backward], LeafRule]
 
 
+class Arrived(NamedTuple):
+    """A parameter whose gradient is whole: its line, and after how many events of the piece's backward."""
+
+    weight: Weight
+    line: int
+    at: int
+
+
 class Behind(NamedTuple):
     """A backward: its events, how many there are up to its first product, and the parameters as they arrived."""
 
     events: tuple[int, ...]
     product: int
-    arrived: tuple[Weight, ...]
+    arrived: tuple[Arrived, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ class Walked:
     keeps_input: bool
     trains: bool
     products: tuple[int, int]
-    arrived: tuple[Weight, ...] = ()
+    arrived: tuple[Arrived, ...] = ()
 
 
 class _Lines:
@@ -178,7 +186,7 @@ class Walker:
         again = run_back(back, regions)
         for storage in again:
             self.lines.known.pop(storage, None)
-        behind = self._backward(back, (), again)
+        behind = self._backward(back, 0, again)
         made = (first, behind.product)
         return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived)
 
@@ -207,27 +215,28 @@ class Walker:
         back.unpacked = True
         saving = [at for at, prim in enumerate(tape.prims) if prim.saves]
         back.run(saving[-1] + 1, len(tape.prims))
-        before = [*back.events, *again.events]
-        back.events.clear()
+        back.events += again.events
+        started = len(back.events)
         back.run(saving[0], saving[-1] + 1)
         back.events.append(-tape.store[piece.source] - 1)
         back.run(0, saving[0])
-        return self._again(back, again, before)
+        return self._again(back, again, started)
 
     def _reentrant(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
         again = run_forward(tape, frozenset({piece.source, piece.target}), saving=True)
         back = self._back(again, named=True, extra=1)
+        back.events += again.events
         back.run(0, len(tape.prims))
         back.release(back.first)
         back.events += [-tape.store[piece.target] - 1, -tape.store[piece.source] - 1]
-        return self._again(back, again, again.events)
+        return self._again(back, again, len(again.events))
 
-    def _again(self, back: Backward, again: Forward, before: Sequence[int]) -> Behind:
+    def _again(self, back: Backward, again: Forward, started: int) -> Behind:
         self.lines = _Lines(self.book, self.piece)
         self.lines.known.pop(self.piece.tape.store[self.piece.target], None)  # not what the forward handed on
         self.lines.phase(again.held, Account.RECOMPUTED, Account.BACKWARD)
-        return self._backward(back, before)
+        return self._backward(back, started)
 
     def _loose(self, values: frozenset[int], forward: Forward) -> tuple[int, ...]:
         storages = dict.fromkeys(self.piece.tape.store[value] for value in values)
@@ -241,7 +250,8 @@ class Walker:
         back.seed(piece.target, "incoming gradient", extra)
         return back
 
-    def _backward(self, back: Backward, before: Sequence[int], again: frozenset[int] = frozenset()) -> Behind:
+    def _backward(self, back: Backward, started: int, again: frozenset[int] = frozenset()) -> Behind:
+        """The events as lines; the first `started` of them belong to a forward that runs again."""
         lines, piece, tape = self.lines, self.piece, self.piece.tape
         lines.known.update(back.given)
         for storage, weight in back.owned.items():
@@ -252,7 +262,8 @@ class Walker:
             if value == piece.source:
                 lines.known[storage] = piece.leaving
         lines.known.setdefault(back.first, piece.arriving)
-        started = lines.read(before)
+        ahead = lines.read(back.events[:started])
         lines.accounts, lines.work = dict.fromkeys(again, Account.RECOMPUTED), Account.BACKWARD
-        first = first_birth([*before, *back.events], back.products | products(tape))
-        return Behind(started + lines.read(back.events), first, tuple(back.arrived))
+        first = first_birth(back.events, back.products | products(tape))
+        events = ahead + lines.read(back.events[started:])
+        return Behind(events, first, tuple(Arrived(one.weight, lines.of(one.storage), one.at) for one in back.arrived))

@@ -9,6 +9,7 @@ Source: torch/csrc/autograd/engine.cpp, input_buffer.cpp, functions/accumulate_g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from trainledger.base.dims import Dims
 from trainledger.facts.dtypes import DType
@@ -17,6 +18,14 @@ from trainledger.ledger.walk import Events, births, deaths, save, saves_result, 
 from trainledger.model.program import Weight
 
 LeafRule = Callable[[Weight, int], list[int]]
+
+
+class Arrival(NamedTuple):
+    """A parameter's gradient is whole: the storage that holds it, and after how many events of backward."""
+
+    weight: Weight
+    storage: int
+    at: int
 
 
 class Backward:
@@ -52,7 +61,7 @@ class Backward:
         self.given: dict[int, int] = {}  # storages of other tapes, by their line
         self.viewed: set[int] = set()
         self.products: set[int] = set()  # gradients that a matrix product returned
-        self.arrived: list[Weight] = []  # parameters in the order in which their gradients are whole
+        self.arrived: list[Arrival] = []  # parameters in the order in which their gradients are whole
         self.first = EXTERNAL
         self.unpacked = False  # saved tensors were made again, and belong to the function that unpacks them
 
@@ -182,7 +191,10 @@ class Backward:
                 self.grads[value] = total
             self.release(storage)
         elif value in self.tape.leaf:
+            before = len(self.arrived)
             self.events.extend(self.leaf(self.tape.leaf[value], storage))
+            if len(self.arrived) > before:
+                self.arrived[-1] = self.arrived[-1]._replace(at=len(self.events))
         else:
             self.grads[value] = storage
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainledger.facts.dtypes import DType
-from trainledger.ledger.engine import Backward, LeafRule
+from trainledger.ledger.engine import Arrival, Backward, LeafRule
 from trainledger.model.program import Weight
 
 
@@ -59,7 +59,7 @@ class Leaves:
 
     def _settle(self, back: Backward, weight: Weight, storage: int) -> list[int]:
         """A gradient that is whole: it stays (cast where it is kept in another dtype), or is added and dies."""
-        back.arrived.append(weight)
+        back.arrived.append(Arrival(weight, storage, len(back.events)))
         if self.copied or not self.fresh:
             made = [
                 back.foreign(weight.dims, back.tape.storages[storage].dtype, f"step of {weight.name}")
@@ -72,5 +72,6 @@ class Leaves:
         if back.tape.storages[storage].dtype == self.dtype:
             return []
         kept = back.foreign(weight.dims, self.dtype, weight.name)
+        back.arrived[-1] = back.arrived[-1]._replace(storage=kept)
         back.owned[kept] = weight
         return [kept + 1, -storage - 1]

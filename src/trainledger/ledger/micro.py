@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
+from trainledger.ledger.arrange import NONE, Hooks, Micro, Pieces, arranged
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
 from trainledger.ledger.edges import causal_mask, rotary_tables
@@ -21,10 +21,8 @@ from trainledger.ledger.run import Run
 from trainledger.ledger.tape import EXTERNAL, Prim, Tape
 from trainledger.lines.kernel_choice import given_masks
 from trainledger.lines.line import Account
-from trainledger.lines.stream import Events, Segment
 from trainledger.model.program import Attention, Block, Model, Weight
 
-FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
 Trained = Callable[[Weight], bool]
 IDS = ("input_ids", "token_type_ids")
 NAMED = ("loss", "logits")
@@ -62,20 +60,6 @@ class Opening:
     gradient: int
     shared: dict[str, int]
     free: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Micro:
-    """A micro-batch as segments: forward with loss, then backward; and lines of what the caller's names keep until
-    the next one's forward is done: the loss, and the logits where the caller keeps the outputs. `products`: after how
-    many of a segment's events its first matrix product has returned, by the segment's events. `arrived`: parameters in
-    the order in which their gradients are whole, in runs of equal layers."""
-
-    forward: tuple[Segment, ...]
-    backward: tuple[Segment, ...]
-    named: tuple[int, ...]
-    products: Mapping[Events, int]
-    arrived: tuple[tuple[tuple[Weight, ...], int], ...]
 
 
 def _opening(job: Job, leaves: Leaves) -> Opening:
@@ -160,43 +144,19 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Walked:
     return walker.recomputed(kind.recompute == "reentrant", keep)
 
 
-def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[tuple[Walked, int]]:
-    """Every layer in order, equal neighbours counted. The first layer's input has a second name in the model."""
+def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[Walked]:
+    """Every layer in order. The first layer's input has a second name in the model."""
     order = sorted((index, number) for number, block in enumerate(job.model.blocks) for index in block.layers)
     walked: dict[Kind, Walked] = {}
-    kinds: list[Kind] = []
+    found: list[Walked] = []
     grad = opening.walked.trains
     for position, (_, number) in enumerate(order):
         kind = Kind(number, position == 0, grad, job.run.recompute_of(position))
         if kind not in walked:
             walked[kind] = _block(job, kind, opening, leaves)
-        kinds.append(kind)
+        found.append(walked[kind])
         grad = walked[kind].trains
-    return [(walked[kind], len(list(group))) for kind, group in groupby(kinds)]
-
-
-def _behind(layers: list[tuple[Walked, int]], kept: dict[str, int]) -> list[Segment]:
-    """The layers' backward, last to first: a run of equal ones as its last, those between, and its first.
-
-    The largest moment of a run is at one of its ends. Of `kept` names (lines), each dies with the first layer that
-    saved it.
-    """
-    segments: list[Segment] = []
-    top = sum(count for _, count in layers) - 1
-    for at, (walked, count) in reversed(list(enumerate(layers))):
-        low = top - count + 1
-        earlier = frozenset().union(*(one.outside for one, _ in layers[:at]))
-        segments.append(Segment(f"{BACKWARD} of layer {top}", walked.backward))
-        between = top - low - 1
-        if between > 0:
-            name = f"{BACKWARD} of layers {top - 1} to {low + 1}" if between > 1 else f"{BACKWARD} of layer {top - 1}"
-            segments.append(Segment(name, walked.backward, between))
-        if low < top:
-            segments.append(Segment(f"{BACKWARD} of layer {low}", walked.backward))
-        done = tuple(-line - 1 for name, line in kept.items() if name in walked.outside - earlier)
-        segments.append(Segment(f"{BACKWARD} of layer {low}", done))
-        top = low - 1
-    return segments
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,33 +197,18 @@ def _source(value: int) -> Prim:
     return Prim("arange", (), (value,), (), (), ())
 
 
-def micro(job: Job, leaves: Leaves) -> Micro:
-    """The segments of one micro-batch."""
+def micro(job: Job, leaves: Leaves, hooks: Hooks = NONE) -> Micro:
+    """The segments of one micro-batch; `hooks`: what a sharding strategy does around its pieces."""
     opening = _opening(job, leaves)
     layers = _layers(job, opening, leaves)
-    saved = frozenset().union(*(walked.outside for walked, _ in layers))
+    saved = frozenset().union(*(walked.outside for walked in layers))
     ending = [line for name, line in opening.free.items() if name not in saved]
-    if not layers[0][0].keeps_input:
+    if not layers[0].keeps_input:
         ending.append(opening.hidden)
-    closing = _closing(job, opening, leaves, ending, layers[-1][0].trains)
-    forward = [Segment(FORWARD, opening.walked.forward)]
-    forward += [Segment(FORWARD, walked.forward, count) for walked, count in layers]
-    forward.append(Segment(LOSS, closing.walked.forward))
-    loose = tuple(event for walked, count in layers for event in walked.loose * count)
-    forward.append(Segment(LOSS, (*loose, *closing.walked.loose)))
-    started = (closing.arriving + 1, *closing.walked.backward) if closing.walked.trains else ()
+    closing = _closing(job, opening, leaves, ending, layers[-1].trains)
     kept = {name: line for name, line in opening.free.items() if name in saved}
     named = closing.named
     if job.run.recompute == "reentrant" and not job.run.trainer:
         # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
         kept, named = {}, (*named, *kept.values())
-    backward = [Segment(f"{BACKWARD} of the loss", started), *_behind(layers, kept)]
-    backward.append(Segment(f"{BACKWARD} of the embedding", opening.walked.backward))
-    products = {started: 1 + closing.walked.products[1]} if closing.walked.products[1] else {}
-    for walked in (opening.walked, *(walked for walked, _ in layers), closing.walked):
-        for events, after in zip((walked.forward, walked.backward), walked.products, strict=True):
-            if after:
-                products[events] = after
-    arrived = ((closing.walked, 1), *reversed(layers), (opening.walked, 1))
-    came = tuple((walked.arrived, count) for walked, count in arrived)
-    return Micro(tuple(forward), tuple(backward), named, products, came)
+    return arranged(Pieces(opening.walked, tuple(layers), closing.walked, closing.arriving, kept), named, hooks)

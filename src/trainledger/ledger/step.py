@@ -13,11 +13,12 @@ from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
+from trainledger.ledger.arrange import Micro
 from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import CHUNKED, FUSED
-from trainledger.ledger.micro import Job, Micro, micro
+from trainledger.ledger.micro import Job, micro
 from trainledger.ledger.run import Run
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
 from trainledger.lines.line import Account, Line
@@ -180,7 +181,7 @@ class _Steps:
     def _rebuild(self, moment: str, kind: Micro) -> None:
         """Before the second forward the one bucket gives way to those in the order in which gradients came."""
         if self.extras.buckets and not self.extras.unused:
-            sizes = [elements(one.dims) for weights, count in kind.arrived for one in weights * count]
+            sizes = [elements(one.weight.dims) for one in kind.arrived]
             old, self.buckets = self.buckets, self._buckets(sizes, self.extras.bucket_cap)
             self._add(moment, [*deaths(old), *births(self.buckets)])
 

@@ -1,0 +1,157 @@
+"""A micro-batch's pieces in the order in which they run, with what a sharding strategy does around each.
+
+Equal neighbours are written once and counted: a run of layers forward as one, backward as its last, those between, and
+its first, for the largest moment of a run is at one of its ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from trainledger.ledger.blocks import Arrived, Walked
+from trainledger.lines.stream import Events, Segment
+
+FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
+
+
+class Hooks:
+    """What is born and dies around the pieces of one micro-batch, asked in the order in which they run.
+
+    Pieces count from 0, the embedding, over the layers to the last, the head with its loss.
+    """
+
+    def ahead(self, at: int) -> Events:
+        """Before the piece runs forward."""
+        return ()
+
+    def passed(self, at: int) -> Events:
+        """After the piece ran forward."""
+        return ()
+
+    def behind(self, at: int) -> Events:
+        """Before the piece runs backward."""
+        return ()
+
+    def within(self, at: int, arrived: tuple[Arrived, ...]) -> Mapping[int, Events]:
+        """While the piece runs backward: events after so many of its own."""
+        return {}
+
+    def done(self, at: int, arrived: tuple[Arrived, ...]) -> Events:
+        """After the piece ran backward, which left these gradients."""
+        return ()
+
+    def ended(self) -> Events:
+        """After the whole backward."""
+        return ()
+
+
+NONE = Hooks()
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A micro-batch walked: the embedding, the layers in order, the head with its loss; the line of the loss's
+    gradient; lines of shared names that die with the first layer that saved them, by name."""
+
+    opening: Walked
+    layers: tuple[Walked, ...]
+    closing: Walked
+    arriving: int
+    kept: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """A micro-batch as segments: forward with loss, then backward; and lines of what the caller's names keep until
+    the next one's forward is done: the loss, and the logits where the caller keeps the outputs. `products`: after how
+    many of a segment's events its first matrix product has returned, by the segment's events. `arrived`: parameters in
+    the order in which their gradients are whole."""
+
+    forward: tuple[Segment, ...]
+    backward: tuple[Segment, ...]
+    named: tuple[int, ...]
+    products: Mapping[Events, int]
+    arrived: tuple[Arrived, ...]
+
+
+class Turn(NamedTuple):
+    """A piece with what is around it: events, and after how many its first matrix product has returned (0: none)."""
+
+    events: Events
+    product: int
+
+
+def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
+    """The segments of a micro-batch whose caller keeps the lines `named`."""
+    opening, layers, closing = pieces.opening, pieces.layers, pieces.closing
+    last = len(layers) + 1
+    ahead = [_forward(walked, hooks, at) for at, walked in enumerate((opening, *layers))]
+    forward = [Segment(FORWARD, turn.events, len(list(group))) for turn, group in groupby(ahead)]
+    head = _forward(closing, hooks, last)
+    loose = tuple(event for walked in (*layers, closing) for event in walked.loose)
+    forward += [Segment(LOSS, head.events), Segment(LOSS, loose)]
+    started = _backward(closing, hooks, last, (pieces.arriving + 1,)) if closing.trains else Turn((), 0)
+    behind = [_backward(walked, hooks, at) for at, walked in reversed(list(enumerate(layers, 1)))]
+    turns = list(zip(behind, reversed(layers), strict=True))
+    backward = [Segment(f"{BACKWARD} of the loss", started.events), *_runs(turns, pieces.kept)]
+    ended = _backward(opening, hooks, 0)
+    backward.append(Segment(f"{BACKWARD} of the embedding", (*ended.events, *hooks.ended())))
+    products = {turn.events: turn.product for turn in (*ahead, head, started, *behind, ended) if turn.product}
+    arrived = tuple(one for walked in (closing, *reversed(layers), opening) for one in walked.arrived)
+    return Micro(tuple(forward), tuple(backward), named, products, arrived)
+
+
+def _forward(walked: Walked, hooks: Hooks, at: int) -> Turn:
+    before = hooks.ahead(at)
+    after = hooks.passed(at)
+    return _turn(before, walked.forward, after, walked.products[0])
+
+
+def _backward(walked: Walked, hooks: Hooks, at: int, first: Events = ()) -> Turn:
+    before = (*hooks.behind(at), *first)
+    events, product = walked.backward, walked.products[1]
+    inside = hooks.within(at, walked.arrived)
+    if inside:
+        events, product = _spliced(events, inside), product + sum(len(inside[n]) for n in inside if n < product)
+    return _turn(before, events, hooks.done(at, walked.arrived), product)
+
+
+def _turn(before: Events, events: Events, after: Events, product: int) -> Turn:
+    if before or after:
+        events = (*before, *events, *after)
+    return Turn(events, product + len(before) if product else 0)
+
+
+def _spliced(events: Events, inside: Mapping[int, Events]) -> Events:
+    found: list[int] = []
+    start = 0
+    for at in sorted(inside):
+        found += [*events[start:at], *inside[at]]
+        start = at
+    return (*found, *events[start:])
+
+
+def _runs(turns: Sequence[tuple[Turn, Walked]], kept: Mapping[str, int]) -> list[Segment]:
+    """The layers' backward, last to first. Of `kept` names (lines), each dies with the first layer that saved it."""
+    segments: list[Segment] = []
+    left = [walked for _, walked in turns]
+    top = len(turns) - 1
+    for (turn, walked), group in groupby(turns, key=lambda one: (one[0], one[1])):
+        count = len(list(group))
+        left = left[count:]
+        earlier = frozenset().union(*(one.outside for one in left))
+        low = top - count + 1
+        segments.append(Segment(f"{BACKWARD} of layer {top}", turn.events))
+        between = top - low - 1
+        if between > 0:
+            name = f"{BACKWARD} of layers {top - 1} to {low + 1}" if between > 1 else f"{BACKWARD} of layer {top - 1}"
+            segments.append(Segment(name, turn.events, between))
+        if low < top:
+            segments.append(Segment(f"{BACKWARD} of layer {low}", turn.events))
+        done = tuple(-line - 1 for name, line in kept.items() if name in walked.outside - earlier)
+        segments.append(Segment(f"{BACKWARD} of layer {low}", done))
+        top = low - 1
+    return segments
