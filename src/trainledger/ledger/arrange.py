@@ -35,7 +35,7 @@ class Hooks:
         """Before the piece runs backward."""
         return ()
 
-    def within(self, at: int, arrived: tuple[Arrived, ...]) -> Mapping[int, Events]:
+    def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """While the piece runs backward: events after so many of its own."""
         return {}
 
@@ -113,7 +113,7 @@ def _forward(walked: Walked, hooks: Hooks, at: int) -> Turn:
 def _backward(walked: Walked, hooks: Hooks, at: int, first: Events = ()) -> Turn:
     before = (*hooks.behind(at), *first)
     events, product = walked.backward, walked.products[1]
-    inside = hooks.within(at, walked.arrived)
+    inside = hooks.within(at, walked)
     if inside:
         events, product = _spliced(events, inside), product + sum(len(inside[n]) for n in inside if n < product)
     return _turn(before, events, hooks.done(at, walked.arrived), product)

@@ -38,6 +38,7 @@ class Behind(NamedTuple):
     events: tuple[int, ...]
     product: int
     arrived: tuple[Arrived, ...]
+    again: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Walked:
     `held`: storages that autograd holds after forward, and `keeps_input`: whether the input is one; `trains`: whether
     the output needs a gradient (without, nothing runs backward). `products`: how many events there are up to the first
     result of a matrix product, forward and backward (0: there is none). `arrived`: parameters in the order in which
-    their gradients are whole.
+    their gradients are whole. `again`: how many events of backward belong to a forward that runs again at its start.
     """
 
     forward: tuple[int, ...]
@@ -77,6 +78,7 @@ class Walked:
     trains: bool
     products: tuple[int, int]
     arrived: tuple[Arrived, ...] = ()
+    again: int = 0
 
 
 class _Lines:
@@ -206,7 +208,7 @@ class Walker:
         outside = frozenset(name for value, name in piece.outside.items() if value in used)
         held = frozenset({tape.store[piece.source]})
         made = (first, behind.product)
-        return Walked(ahead, behind.events, loose, outside, held, True, True, made, behind.arrived)
+        return Walked(ahead, behind.events, loose, outside, held, True, True, made, behind.arrived, behind.again)
 
     def _stopped(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
@@ -266,4 +268,5 @@ class Walker:
         lines.accounts, lines.work = dict.fromkeys(again, Account.RECOMPUTED), Account.BACKWARD
         first = first_birth(back.events, back.products | products(tape))
         events = ahead + lines.read(back.events[started:])
-        return Behind(events, first, tuple(Arrived(one.weight, lines.of(one.storage), one.at) for one in back.arrived))
+        arrived = tuple(Arrived(one.weight, lines.of(one.storage), one.at) for one in back.arrived)
+        return Behind(events, first, arrived, started)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trainledger.base.dims import Dims, elements
 from trainledger.base.sources import Basis, Source
 from trainledger.facts.allocator import CUDA
@@ -14,6 +16,16 @@ AUTOGRAD = Source(
 )
 ACCUMULATE = Source("PyTorch AccumulateGrad", "torch/csrc/autograd/functions/accumulate_grad.h", "v2.4 to v2.13")
 MODELS = Source("Transformers model classes", "transformers/models/*/modeling_*.py", "5.24.0")
+
+
+class Spread(NamedTuple):
+    """Over how many ranks a tensor is spread, and the stream on which it is made."""
+
+    shards: int = 1
+    stream: int = 0
+
+
+HERE = Spread()
 
 
 class Book:
@@ -51,7 +63,10 @@ class Book:
             )
         return number
 
-    def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:
+    def tensor(
+        self, account: Account, name: str, dims: Dims, dtype: DType, source: Source, spread: Spread = HERE
+    ) -> int:
         """The line of one tensor of these dims, rounded as the allocator rounds."""
         unit = CUDA.rounded(dtype.bytes_of(elements(dims)))
-        return self.add(Line(account, name, dims, dtype, unit, Basis.COUNTED, source))
+        shards, stream = spread
+        return self.add(Line(account, name, dims, dtype, unit, Basis.COUNTED, source, shards=shards, stream=stream))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.ledger.arrange import NONE, Hooks, Micro, Pieces, arranged
+from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
 from trainledger.ledger.edges import causal_mask, rotary_tables
@@ -197,8 +197,8 @@ def _source(value: int) -> Prim:
     return Prim("arange", (), (value,), (), (), ())
 
 
-def micro(job: Job, leaves: Leaves, hooks: Hooks = NONE) -> Micro:
-    """The segments of one micro-batch; `hooks`: what a sharding strategy does around its pieces."""
+def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
+    """The pieces of one micro-batch, and the lines of what the caller's names keep of it."""
     opening = _opening(job, leaves)
     layers = _layers(job, opening, leaves)
     saved = frozenset().union(*(walked.outside for walked in layers))
@@ -211,4 +211,4 @@ def micro(job: Job, leaves: Leaves, hooks: Hooks = NONE) -> Micro:
     if job.run.recompute == "reentrant" and not job.run.trainer:
         # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
         kept, named = {}, (*named, *kept.values())
-    return arranged(Pieces(opening.walked, tuple(layers), closing.walked, closing.arriving, kept), named, hooks)
+    return Pieces(opening.walked, tuple(layers), closing.walked, closing.arriving, kept), named

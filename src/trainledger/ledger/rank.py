@@ -20,6 +20,7 @@ from trainledger.ledger.micro import Job, Trained
 from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import run_of
 from trainledger.ledger.step import Extras, Updates, compose
+from trainledger.ledger.strategy import layout_of
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
 from trainledger.model.counts import fits
@@ -47,7 +48,8 @@ def rank_ledger(plan: Plan, model: Model, architecture: str) -> Ledger:
     run, wanted = run_of(plan, architecture), trained_of(plan, model)
     left = untrained(run.software, model)  # a fused kernel may make no gradient for a weight
     job = Job(book, model, run, lambda weight: weight not in left and wanted(weight))
-    segments = compose(job, updates_of(plan), extras_of(plan, architecture))
+    extras = extras_of(plan, architecture)
+    segments = compose(job, layout_of(plan, job, extras.master), updates_of(plan), extras)
     return Ledger(tuple(book.lines), fold(book.lines, segments), tuple(segments))
 
 

@@ -16,11 +16,14 @@ from trainledger.model.program import Role
 from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
+GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """The run of one rank: rules' setting, accumulation, recompute (`none`, `full`, `reentrant`; `selective`: of the
-    named modules of each layer; of every so many layers one), loss, switches."""
+    named modules of each layer; of every so many layers one), loss, switches; the dtypes in which weights and norms are
+    kept, where the setting has those in which they are read."""
 
     setting: Setting
     accumulation: int
@@ -31,6 +34,8 @@ class Run:
     keeps_logits: bool
     batch_tensors: int
     trainer: bool
+    stored: DType
+    norms: DType
     software: Software = field(default_factory=Software)
     modules: tuple[str, ...] = ()
     every: int = 1
@@ -58,14 +63,17 @@ def run_of(plan: Plan, architecture: str) -> Run:
     """The run of a plan whose keys are resolved, on a device of this architecture (`sm90`, ...)."""
     precision, stack = plan.precision, plan.stack
     weights = DTYPES[precision.weights]
-    low = DTYPES[precision.compute] if precision.autocast else None
+    norms = DTYPES[precision.norms] if precision.norms else weights
+    compute = DTYPES[precision.compute]
+    low = compute if precision.autocast else None
+    gathered = plan.parallel.strategy in GATHERED  # in the dtype of products, norms as well
     options = stack.options
     setting = Setting(
         batch=plan.batch.micro_batch,
         sequence=plan.batch.sequence,
         attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention,
-        weights=weights,
-        norms=DTYPES[precision.norms] if precision.norms else weights,
+        weights=compute if gathered else weights,
+        norms=compute if gathered else norms,
         autocast=low,
         torch=stack.versions.get("torch", ""),
         architecture=architecture,
@@ -80,11 +88,13 @@ def run_of(plan: Plan, architecture: str) -> Run:
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
         loss=stack.loss,
-        gradients=DTYPES[precision.gradients],
+        gradients=compute if gathered else DTYPES[precision.gradients],
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
+        stored=weights,
+        norms=norms,
         software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
     )
 

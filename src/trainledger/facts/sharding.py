@@ -1,0 +1,59 @@
+"""How data-parallel strategies shard: releases from which they act otherwise, and their padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class PerParameter:
+    """FSDP2. Releases of torch: from `root` on an explicit reshard_after_forward holds for the root as well; from
+    `inputs` on a reduce-scatter's input stays until the next one is made; from `outputs` on an all-reduce's input that
+    was cast stays until backward ends."""
+
+    root: str
+    inputs: str
+    outputs: str
+    source: Source
+
+
+FSDP2 = PerParameter(
+    "2.8",
+    "2.5",
+    "2.6",
+    Source(
+        "PyTorch fully_shard",
+        "torch/distributed/fsdp/_fully_shard/{_fsdp_param_group,_fsdp_collectives,_fsdp_state}.py",
+        "v2.4 to v2.13; pytorch #129721, #140044, #154704",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnUnits:
+    """From this release of accelerate on the embedding, and the last norm with the head, are units of their own."""
+
+    package: str
+    since: str
+    source: Source
+
+
+OWN_UNITS = OwnUnits(
+    "accelerate", "1.14", Source("accelerate, fsdp2_prepare_model", "accelerate/utils/fsdp_utils.py (#4015)", "1.14.0")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatParameter:
+    """FSDP1. Where a unit's parameters keep their own names (`use_orig_params`), each begins at a multiple of
+    `alignment` bytes of the flat parameter."""
+
+    alignment: int
+    source: Source
+
+
+FSDP1 = FlatParameter(
+    16, Source("PyTorch FullyShardedDataParallel", "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py", "v2.4 to v2.13")
+)  # fmt: skip
