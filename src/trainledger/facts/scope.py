@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft"),
-    "parallel.strategy": ("none", "ddp", "fsdp2", "hsdp"),
+    "parallel.strategy": ("none", "ddp", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
     "stack.framework": ("transformers",),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),

@@ -55,5 +55,8 @@ class FlatParameter:
 
 
 FSDP1 = FlatParameter(
-    16, Source("PyTorch FullyShardedDataParallel", "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py", "v2.4 to v2.13")
-)  # fmt: skip
+    16,
+    Source(
+        "PyTorch FullyShardedDataParallel", "torch/distributed/fsdp/{_flat_param,_runtime_utils}.py", "v2.4 to v2.13"
+    ),
+)

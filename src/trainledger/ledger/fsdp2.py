@@ -18,7 +18,7 @@ from trainledger.facts.sharding import FSDP2
 from trainledger.ledger.arrange import Hooks
 from trainledger.ledger.blocks import Arrived, Walked
 from trainledger.ledger.book import Book, Spread
-from trainledger.ledger.units import Unit, Units
+from trainledger.ledger.units import ROOT_UNIT, Unit, Units
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of, with_rows
 from trainledger.lines.stream import Events
@@ -252,7 +252,6 @@ class Fsdp2(Hooks):
         return self.book.tensor(account, name, dims, dtype, FSDP2.source, Spread(1, stream))
 
 
-ROOT_UNIT = -1
 STREAMS = Streams(gather=1, reduce=2)
 
 

@@ -34,6 +34,19 @@ def weights_of(model: Model) -> Iterator[tuple[str, Weight, int]]:
             yield "", weight, 1
 
 
+def buffers_of(job: Job) -> Copies:
+    """Device tensors that are no parameters."""
+    book = job.book
+    lines = [(book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers]
+    if not job.model.rotary:
+        return lines
+    half = (Axis(Dim.ROPE_DIM, job.model.rotary.dim // len(FREQUENCIES)),)
+    sets = len(job.model.rotary.sets)
+    return lines + [
+        (book.tensor(Account.BUFFERS, f"rotary_emb.{name}", half, FP32, MODELS), sets) for name in FREQUENCIES
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """Which micro-batches a step has: how many, whether gradients are reduced in the last one only, and whether those
@@ -60,10 +73,14 @@ class Layout:
 
     def __init__(self, job: Job, schedule: Schedule, master: DType | None) -> None:
         self.job, self.schedule, self.master = job, schedule, master
-        self.parameters = tuple(
-            Parameter(self.local(weight), prefix + weight.name, master or self.stored(weight), count)
-            for prefix, weight, count in weights_of(job.model)
-            if job.trained(weight)
+        self.parameters = self.parameters_of()
+
+    def parameters_of(self) -> tuple[Parameter, ...]:
+        """What the optimizer updates, in the order of the model's parameters."""
+        return tuple(
+            Parameter(self.local(weight), prefix + weight.name, self.master or self.stored(weight), count)
+            for prefix, weight, count in weights_of(self.job.model)
+            if self.job.trained(weight)
         )
 
     def stored(self, weight: Weight) -> DType:
@@ -80,16 +97,8 @@ class Layout:
 
     def weights(self) -> Copies:
         """Weights and buffers."""
-        job, book = self.job, self.job.book
-        lines = [(self._weight(prefix, weight), count) for prefix, weight, count in weights_of(job.model)]
-        lines += [(book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers]
-        if job.model.rotary:
-            half = (Axis(Dim.ROPE_DIM, job.model.rotary.dim // len(FREQUENCIES)),)
-            lines += [
-                (book.tensor(Account.BUFFERS, f"rotary_emb.{name}", half, FP32, MODELS), len(job.model.rotary.sets))
-                for name in FREQUENCIES
-            ]
-        return lines
+        lines = [(self._weight(prefix, weight), count) for prefix, weight, count in weights_of(self.job.model)]
+        return lines + buffers_of(self.job)
 
     def _weight(self, prefix: str, weight: Weight) -> int:
         held = self.held(weight)

@@ -13,6 +13,7 @@ from trainledger.facts.versions import at_least
 from trainledger.model.program import Linear, Model, Role, Weight
 
 ROOT, EMBEDDING, HEAD = "the root", "the embedding", "the head"
+ROOT_UNIT = -1  # where strategies count the root among the pieces
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from trainledger.base.dims import Axis, Dims
 
 
 def rows_of(size: int, ranks: int) -> int:
-    """Rows of the fullest rank where `size` rows are spread over `ranks` (torch.chunk: equal parts, the last smaller)."""
+    """Rows of the fullest of `ranks` over which `size` rows are spread (torch.chunk: equal parts, the last smaller)."""
     return -(-size // ranks)
 
 
