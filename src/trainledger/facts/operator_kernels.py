@@ -1,0 +1,66 @@
+"""Kernels of published operator benchmarks: what they make, by release, and what a benchmark's process kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+from trainledger.facts.versions import at_least
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNorm:
+    """Liger's layer norm from a release on: gradients of weight and bias are rows of sums, one for each
+    multiprocessor (`partial`), in fp32 (`wide`) or in the weight's dtype, else they are added up in place."""
+
+    since: str
+    partial: bool
+    wide: bool
+    source: Source
+
+
+def _liger(file: str, version: str) -> Source:
+    return Source("Liger-Kernel", f"liger_kernel/ops/{file}", version)
+
+
+_LAYER_NORMS: tuple[LayerNorm, ...] = (
+    LayerNorm("0.6.4", True, True, _liger("layer_norm.py", "0.6.4 to 0.8.2")),
+    # the benchmark's rows of 0.6.0 were taken after that release, with the code that 0.6.1 has
+    LayerNorm("0.6.0", False, False, _liger("layer_norm.py", "0.6.1 to 0.6.3")),
+    LayerNorm("", True, False, _liger("layer_norm.py", "0.2.1 to 0.5.10")),
+)
+
+
+def liger_layer_norm(release: str) -> LayerNorm:
+    """The row of a release; an unknown release counts as the newest."""
+    return next(row for row in _LAYER_NORMS if at_least(release, row.since))
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledSweep:
+    """A benchmark whose torch.compile keeps every module that it ever compiled, with its weights and gradients.
+
+    `rows` and `widths`: the sizes of the tables it goes through, widths outermost; its speed is measured before its
+    memory. `before`: how many times all tables of the last width are held when memory is first measured: forward and
+    backward kept weights, and gradients once; those of widths before it had been collected. `each`: how many times a
+    sweep that measures memory adds its tables.
+    """
+
+    rows: tuple[int, ...]
+    widths: tuple[int, ...]
+    before: int
+    each: int
+    source: Source
+
+
+EMBEDDING_SWEEP = CompiledSweep(
+    tuple(2**power for power in range(10, 18)),
+    (768, 4096),
+    3,
+    2,
+    Source(
+        "Liger-Kernel benchmarks",
+        "benchmark/scripts/benchmark_embedding.py; which modules were still held is inferred from its measurements",
+        "0.2.1",
+    ),
+)
