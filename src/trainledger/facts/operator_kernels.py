@@ -43,13 +43,15 @@ class CompiledSweep:
     `rows` and `widths`: the sizes of the tables it goes through, widths outermost; its speed is measured before its
     memory. `before`: how many times all tables of the last width are held when memory is first measured: forward and
     backward kept weights, and gradients once; those of widths before it had been collected. `each`: how many times a
-    sweep that measures memory adds its tables.
+    sweep that measures memory adds its tables. `sure`: the most rows up to which the last sweep over compiled tables
+    held all of it; Python's garbage collector, which alone frees such modules, ran at a table after that.
     """
 
     rows: tuple[int, ...]
     widths: tuple[int, ...]
     before: int
     each: int
+    sure: int
     source: Source
 
 
@@ -58,6 +60,7 @@ EMBEDDING_SWEEP = CompiledSweep(
     (768, 4096),
     3,
     2,
+    8192,
     Source(
         "Liger-Kernel benchmarks",
         "benchmark/scripts/benchmark_embedding.py; which modules were still held is inferred from its measurements",

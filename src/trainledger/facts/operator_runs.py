@@ -33,6 +33,7 @@ HARNESSES: dict[str, Harness] = {
     "fused_add_rms_norm": Harness(4, False, _liger("fused_add_rms_norm", True)),
     "layer_norm": Harness(2, True, _liger("layer_norm", True)),
     "group_norm": Harness(2, True, _liger("group_norm", True)),
+    "embedding": Harness(2, False, _liger("embedding", True)),
     "rope": Harness(0, True, _liger("rope", True), True),
     "swiglu": Harness(1, True, _liger("swiglu")),
     "geglu": Harness(1, True, _liger("geglu")),

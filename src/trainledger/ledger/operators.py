@@ -7,7 +7,7 @@ from trainledger.facts.allocator import CUDA
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.operator_runs import HARNESSES, Harness
 from trainledger.ledger.engine import Backward
-from trainledger.ledger import operator_norms, operator_writers
+from trainledger.ledger import operator_embedding, operator_norms, operator_writers
 from trainledger.ledger.operator_writers import ABOVE_INPUTS, OperatorRun, Written
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import run_forward
@@ -15,7 +15,7 @@ from trainledger.ledger.walk import run_forward
 __all__ = ["OperatorRun", "operator_peak"]
 
 FORWARD, BACKWARD = "forward", "backward"
-WRITERS = operator_writers.WRITERS | operator_norms.WRITERS
+WRITERS = operator_writers.WRITERS | operator_norms.WRITERS | operator_embedding.WRITERS
 THREADS = (FORWARD, BACKWARD)  # each has a workspace of its own for matrix products
 
 
@@ -48,7 +48,7 @@ def _held(written: Written, harness: Harness) -> int:
     inputs = sum(_bytes(t, value) for value in written.inputs)
     weights = sum(_bytes(t, value) for value in written.weights)
     scalar = all(elements(t.dims[value]) == 1 for value in written.results)
-    handed = 0 if scalar else inputs  # a gradient like the input
+    handed = 0 if scalar or written.drawn else inputs  # a gradient like the input
     before = not written.first  # gradients from earlier repetitions
     total = inputs + handed + (inputs if before and not (written.over or harness.returns) else 0)
     total += weights * max(harness.modules, 1) + (weights if before else 0)
@@ -73,7 +73,7 @@ def _walked(written: Written, harness: Harness, fresh: bool) -> tuple[int, int, 
         # the one handed in stays; where it is cast, so does the cast, which the graph's root holds
         scalar = elements(t.dims[value]) == 1
         storage = back.seed(value, "gradient of the result", 0 if scalar else 1)
-        if scalar or t.dtype[value] != t.dtype[written.inputs[0]]:
+        if scalar or written.drawn or t.dtype[value] != t.dtype[written.inputs[0]]:
             back.events.append(storage + 1)
     back.run(0, len(t.prims))
     units = [CUDA.block(storage.size) for storage in t.storages]
