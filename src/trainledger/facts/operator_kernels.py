@@ -67,3 +67,47 @@ EMBEDDING_SWEEP = CompiledSweep(
         "0.2.1",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """torch.sort on CUDA: rows of up to `small` elements are sorted where the results lie. Longer ones, from
+    `segments` rows on, take int64 places and one block that holds the other halves of keys and places, and `header`
+    bytes more."""
+
+    small: int
+    segments: int
+    header: int
+    source: Source
+
+
+SORT = Sort(
+    4096,
+    128,
+    1,
+    Source(
+        "PyTorch aten/src/ATen/native/cuda",
+        "Sort.cpp, sort_cuda_kernel; Sort.cu, launch_stable_sort_kernel, segmented_sort_pairs; CUB DeviceSegmentedSort",
+        "v2.4 to v2.13",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EagerSparsemax:
+    """Releases before `until`, whose sparsemax ran the operations of its benchmark's baseline in forward. No release
+    ships that code: both published benchmarks measured the baseline's bytes for it."""
+
+    until: str
+    source: Source
+
+
+EAGER_SPARSEMAX = EagerSparsemax(
+    "0.5.9",
+    Source(
+        "Liger-Kernel benchmarks",
+        "benchmark/scripts/benchmark_sparsemax.py, torch_sparsemax; that the kernel ran it is inferred from its "
+        "measurements",
+        "0.5.8",
+    ),
+)

@@ -34,6 +34,8 @@ HARNESSES: dict[str, Harness] = {
     "layer_norm": Harness(2, True, _liger("layer_norm", True)),
     "group_norm": Harness(2, True, _liger("group_norm", True)),
     "embedding": Harness(2, False, _liger("embedding", True)),
+    "sparsemax": Harness(0, True, _liger("sparsemax", True)),
+    "sparse_multi_token_attention": Harness(2, True, _liger("sparse_multi_token_attention", True)),
     "rope": Harness(0, True, _liger("rope", True), True),
     "swiglu": Harness(1, True, _liger("swiglu")),
     "geglu": Harness(1, True, _liger("geglu")),

@@ -7,7 +7,7 @@ from trainledger.facts.allocator import CUDA
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.operator_runs import HARNESSES, Harness
 from trainledger.ledger.engine import Backward
-from trainledger.ledger import operator_embedding, operator_norms, operator_writers
+from trainledger.ledger import operator_embedding, operator_norms, operator_sparse, operator_writers
 from trainledger.ledger.operator_writers import ABOVE_INPUTS, OperatorRun, Written
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import run_forward
@@ -15,7 +15,8 @@ from trainledger.ledger.walk import run_forward
 __all__ = ["OperatorRun", "operator_peak"]
 
 FORWARD, BACKWARD = "forward", "backward"
-WRITERS = operator_writers.WRITERS | operator_norms.WRITERS | operator_embedding.WRITERS
+MODULES = (operator_writers, operator_norms, operator_embedding, operator_sparse)
+WRITERS = {name: writer for module in MODULES for name, writer in module.WRITERS.items()}
 THREADS = (FORWARD, BACKWARD)  # each has a workspace of its own for matrix products
 
 
