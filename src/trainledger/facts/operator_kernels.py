@@ -111,3 +111,19 @@ EAGER_SPARSEMAX = EagerSparsemax(
         "0.5.8",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CutCrossEntropy:
+    """Apple's cut cross-entropy: a lock for `rows` rows of its matrices, in backward for `columns` columns of each."""
+
+    rows: int
+    columns: int
+    source: Source
+
+
+CUT_CROSS_ENTROPY = CutCrossEntropy(
+    128,
+    64,
+    Source("Apple ml-cross-entropy", "cut_cross_entropy/cce_lse_forward.py, cce_backward.py, cce.py", "d42911f9b1"),
+)

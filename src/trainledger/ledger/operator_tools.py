@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.devices import DEVICES
 from trainledger.facts.dtypes import DType
+from trainledger.facts.kernels import CUBLAS
 from trainledger.ledger.aten import temporary
 from trainledger.ledger.tape import Code, Step, Tape
 from trainledger.model.program import Role, Weight
@@ -41,3 +43,10 @@ def passing(*storages: int) -> tuple[Step, ...]:
 def several(t: Tape, dims: Dims, dtype: DType, *names: str) -> tuple[int, ...]:
     """Temporaries of equal dims."""
     return tuple(temporary(t, dims, dtype, name) for name in names)
+
+
+def workspace(device: str, architecture: str) -> int:
+    """Bytes of one thread's workspace for matrix products on a device, or on an architecture where none is named."""
+    if device in DEVICES:
+        architecture = DEVICES[device].architecture
+    return CUBLAS.large if architecture in CUBLAS.architectures else CUBLAS.default

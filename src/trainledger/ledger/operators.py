@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from trainledger.base.dims import elements
 from trainledger.facts.allocator import CUDA
-from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.operator_runs import HARNESSES, Harness
 from trainledger.ledger.engine import Backward
-from trainledger.ledger import operator_embedding, operator_norms, operator_sparse, operator_writers
+from trainledger.ledger import operator_embedding, operator_heads, operator_norms, operator_sparse, operator_writers
+from trainledger.ledger.operator_tools import workspace
 from trainledger.ledger.operator_writers import ABOVE_INPUTS, OperatorRun, Written
 from trainledger.ledger.tape import Tape
-from trainledger.ledger.walk import run_forward
+from trainledger.ledger.walk import first_birth, run_forward
 
 __all__ = ["OperatorRun", "operator_peak"]
 
 FORWARD, BACKWARD = "forward", "backward"
-MODULES = (operator_writers, operator_norms, operator_embedding, operator_sparse)
+MODULES = (operator_writers, operator_norms, operator_embedding, operator_sparse, operator_heads)
 WRITERS = {name: writer for module in MODULES for name, writer in module.WRITERS.items()}
 THREADS = (FORWARD, BACKWARD)  # each has a workspace of its own for matrix products
 
@@ -32,18 +32,19 @@ def operator_peak(run: OperatorRun) -> int | None:
         written = writer(run)
     except (KeyError, TypeError, ValueError):
         return None  # the record does not say what the operator needs
-    ahead, behind, saved = _walked(written, harness, run.metric == ABOVE_INPUTS)
+    space = workspace(run.device, harness.architecture) if written.products else 0
+    ahead, behind, saved = _walked(written, harness, run.metric == ABOVE_INPUTS, space)
     if run.metric == ABOVE_INPUTS:
         peaks = {FORWARD: ahead, BACKWARD: behind}
         return peaks.get(run.passes, max(ahead, saved + behind))
-    return _held(written, harness) + max(ahead, saved + behind)
+    return _held(written, harness, space) + max(ahead, saved + behind)
 
 
 def _bytes(t: Tape, value: int) -> int:
     return CUDA.block(t.dtype[value].bytes_of(elements(t.dims[value])))
 
 
-def _held(written: Written, harness: Harness) -> int:
+def _held(written: Written, harness: Harness, space: int) -> int:
     """What is there all the time: inputs, weights and their gradients, the gradients handed in, what is given."""
     t = written.tape
     inputs = sum(_bytes(t, value) for value in written.inputs)
@@ -54,15 +55,16 @@ def _held(written: Written, harness: Harness) -> int:
     total = inputs + handed + (inputs if before and not (written.over or harness.returns) else 0)
     total += weights * max(harness.modules, 1) + (weights if before else 0)
     total += sum(CUDA.block(size) for size in written.given)
-    # a benchmark without a backward product needs but one thread's workspace
-    threads = THREADS if written.weights else THREADS[:1]
-    return total + (CUBLAS.default * len(threads) if written.products else 0)
+    # without a backward product, or before the first one, there is but one thread's workspace
+    threads = THREADS if written.weights and before else THREADS[:1]
+    return total + space * len(threads)
 
 
-def _walked(written: Written, harness: Harness, fresh: bool) -> tuple[int, int, int]:
+def _walked(written: Written, harness: Harness, fresh: bool, space: int) -> tuple[int, int, int]:
     """Peaks of forward and of backward above what was there before each, and what forward leaves.
 
-    `fresh`: gradients of inputs and weights do not exist yet, so that new ones stay.
+    `fresh`: gradients of inputs and weights do not exist yet, so that new ones stay. `space`: bytes of a workspace,
+    which a first repetition's backward takes at its first product.
     """
     t = written.tape
     forward = run_forward(t, frozenset((*written.results, *written.kept)), True)
@@ -78,6 +80,9 @@ def _walked(written: Written, harness: Harness, fresh: bool) -> tuple[int, int, 
             back.events.append(storage + 1)
     back.run(0, len(t.prims))
     units = [CUDA.block(storage.size) for storage in t.storages]
+    if written.first and back.products:
+        units.append(space)
+        back.events.insert(first_birth(back.events, back.products) - 1, len(units))
     high, left = _high(forward.events, units)
     return high, _high(back.events, units)[0], left
 
