@@ -123,7 +123,11 @@ def _chunk(t: Tape, ins: tuple[int, int, int], size: int) -> tuple[int, ...]:
     several_chunks, dtype, head = size < t.dims[x][0].size, t.dtype[x], t.dims[weight]
     logits: Dims = (Axis(Dim.TOKENS, size), head[0])
     states: Dims = (logits[0], head[1])
-    before = [(logits, FP32, "logits before"), (states, dtype, "states' gradient before"), (head, dtype, "head's before")]
+    before = [
+        (logits, FP32, "logits before"),
+        (states, dtype, "states' gradient before"),
+        (head, dtype, "head's before"),
+    ]
     names = ("logits", "log-probabilities", "gradient of the log-probabilities")
     parts = [*(before if several_chunks else []), *((logits, FP32, name) for name in names)]
     low = (logits, dtype, "gradient of the logits in the low dtype")

@@ -115,7 +115,7 @@ def add_then_rms_norm(run: OperatorRun) -> Written:
     """A sum in fp32, Liger's norm of it, which does not write over gradients, and one more weight by hand."""
     t = run.tape()
     pair = _pair(t, run)
-    total = aten.add(t, *(aten.to(t, x, FP32) for x in pair))
+    total = aten.add(t, aten.to(t, pair[0], FP32), aten.to(t, pair[1], FP32))
     dims = t.dims[total]
     inner, outer = (parameter(t, f"{name}.weight", dims[1:], FP32) for name in ("rms_norm", "norm"))
     normed = t.fresh(dims, FP32, True, "norm")

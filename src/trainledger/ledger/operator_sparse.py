@@ -13,7 +13,7 @@ from trainledger.facts.dtypes import BOOL, FP32, INT64, UINT8, DType
 from trainledger.facts.operator_kernels import EAGER_SPARSEMAX, SORT
 from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
-from trainledger.ledger.operator_tools import ONE, SCALAR, born, dead, entry, parameter, passing
+from trainledger.ledger.operator_tools import ONE, SCALAR, born, dead, entry, parameter
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from trainledger.base.dims import elements
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.operator_runs import HARNESSES, Harness
-from trainledger.ledger.engine import Backward
 from trainledger.ledger import operator_embedding, operator_heads, operator_norms, operator_sparse, operator_writers
+from trainledger.ledger.engine import Backward
 from trainledger.ledger.operator_tools import workspace
 from trainledger.ledger.operator_writers import ABOVE_INPUTS, OperatorRun, Written
 from trainledger.ledger.tape import Tape
