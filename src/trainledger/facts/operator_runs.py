@@ -38,6 +38,7 @@ HARNESSES: dict[str, Harness] = {
     "embedding": Harness(2, False, _liger("embedding", True)),
     "sparsemax": Harness(0, True, _liger("sparsemax", True)),
     "sparse_multi_token_attention": Harness(2, True, _liger("sparse_multi_token_attention", True)),
+    "fused_neighborhood_attention": Harness(2, True, _liger("fused_neighborhood_attention", True)),
     "rope": Harness(0, True, _liger("rope", True), True),
     "swiglu": Harness(1, True, _liger("swiglu")),
     "geglu": Harness(1, True, _liger("geglu")),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from trainledger.base.dims import elements
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.operator_runs import HARNESSES, Harness
-from trainledger.ledger import operator_embedding, operator_heads, operator_norms, operator_sparse, operator_writers
 from trainledger.ledger.engine import Backward
+from trainledger.ledger.operator_table import WRITERS
 from trainledger.ledger.operator_tools import workspace
 from trainledger.ledger.operator_writers import ABOVE_INPUTS, OperatorRun, Written
 from trainledger.ledger.tape import Tape
@@ -15,8 +15,6 @@ from trainledger.ledger.walk import first_birth, run_forward
 __all__ = ["OperatorRun", "operator_peak"]
 
 FORWARD, BACKWARD = "forward", "backward"
-MODULES = (operator_writers, operator_norms, operator_embedding, operator_sparse, operator_heads)
-WRITERS = {name: writer for module in MODULES for name, writer in module.WRITERS.items()}
 THREADS = (FORWARD, BACKWARD)  # each has a workspace of its own for matrix products
 
 
