@@ -13,7 +13,8 @@ class Harness:
 
     `modules`: copies of the operator's weights that the process holds (one of each implementation). `retains`: the
     graph is kept through backward. `returns`: gradients are returned (torch.autograd.grad), not accumulated.
-    `architecture`: of the card it ran on, where its records name none.
+    `architecture`: of the card it ran on, where its records name none. `modes`: a forward alone is measured in a process
+    that never made a gradient; otherwise every row is of forward and backward, whatever it is called.
     """
 
     modules: int
@@ -21,6 +22,7 @@ class Harness:
     source: Source
     returns: bool = False
     architecture: str = ""
+    modes: bool = False
 
 
 def _liger(name: str, read: bool = False) -> Source:
@@ -41,7 +43,13 @@ HARNESSES: dict[str, Harness] = {
     "fused_neighborhood_attention": Harness(2, True, _liger("fused_neighborhood_attention", True)),
     "rope": Harness(0, True, _liger("rope", True), True),
     "swiglu": Harness(1, True, _liger("swiglu")),
-    "geglu": Harness(1, True, _liger("geglu")),
+    "geglu": Harness(1, True, _liger("geglu", True), modes=True),
+    "tiled_swiglu": Harness(1, True, _liger("tiled_mlp", True), modes=True),
+    "tiled_geglu": Harness(1, True, _liger("tiled_mlp", True), modes=True),
+    "relu_squared": Harness(0, True, _liger("relu_squared", True), modes=True),
+    "llama4_rope": Harness(0, True, _liger("llama4_rope", True), True),
+    "megatron_rms_norm": Harness(1, False, _liger("megatron_rms_norm", True)),
+    "megatron_swiglu": Harness(0, False, _liger("megatron_swiglu", True)),
     "fused_linear_cross_entropy": Harness(2, False, _liger("fused_linear_cross_entropy")),
     "linear_cross_entropy": Harness(
         0,

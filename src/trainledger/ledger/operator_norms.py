@@ -12,7 +12,7 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import BF16, FP32
 from trainledger.facts.operator_kernels import liger_layer_norm
 from trainledger.ledger import aten
-from trainledger.ledger.operator_tools import ONE, born, dead, entry, parameter, passing, several
+from trainledger.ledger.operator_tools import ONE, SCALAR, born, dead, entry, parameter, passing, several
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.reduction import column_sum_work
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -130,10 +130,30 @@ def add_then_rms_norm(run: OperatorRun) -> Written:
     return Written(t, pair, (outer,), (y, back), (FP32.bytes_of(dims[1].size),))
 
 
+def megatron_rms_norm(run: OperatorRun) -> Written:
+    """A norm of `S` x `B` rows whose sum is the loss: both kernels first copy the gradient, one number seen everywhere."""
+    t = run.tape()
+    dtype = run.element if run.dtype else BF16  # which the script makes
+    dims = (Axis(Dim.TOKENS, run.size("S", "B")), Axis(Dim.HIDDEN, run.size("H")))
+    x = entry(t, "x", dims, dtype)
+    weight = parameter(t, "norm.weight", dims[1:], dtype)
+    y, rstd = t.fresh(dims, dtype, True, "norm"), t.fresh((dims[0], ONE), FP32, False, "inverse deviation")
+    whole = several(t, dims, dtype, "contiguous gradient")
+    steps: tuple[Step, ...] = (Step(Code.GRAD, 0), Step(Code.GRAD, 1))
+    if run.implementation == "liger":
+        steps = _with_weight(t, 1, weight, (Step(Code.GRAD, 0),))
+    t.run(Prim("rms norm", (x, weight), (y, rstd), (x, weight, rstd), (*born(*whole), *steps, *dead(*whole)), ()))
+    t.end([rstd])
+    total = t.fresh(SCALAR, dtype, True, "sum")
+    t.run(Prim("sum", (y,), (total,), (), (Step(Code.SEEN, 0),), ()))
+    return Written(t, (x,), (weight,), (total,), kept=(y,))
+
+
 WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     ("layer_norm", "liger"): layer_norm,
     ("group_norm", "liger"): group_norm,
     ("group_norm", "huggingface"): group_norm,
+    **{("megatron_rms_norm", name): megatron_rms_norm for name in ("liger", "torch", "megatron")},
     ("fused_add_rms_norm", "liger_fused_add_rms_norm"): fused_add_rms_norm,
     ("fused_add_rms_norm", "liger_rms_norm"): add_then_rms_norm,
 }

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 from trainledger.ledger import (
     operator_embedding,
+    operator_gated,
     operator_heads,
     operator_neighborhood,
     operator_norms,
+    operator_rope,
     operator_sparse,
     operator_writers,
 )
@@ -21,4 +23,6 @@ WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     **operator_sparse.WRITERS,
     **operator_neighborhood.WRITERS,
     **operator_heads.WRITERS,
+    **operator_gated.WRITERS,
+    **operator_rope.WRITERS,
 }
