@@ -16,9 +16,9 @@ def named(rows: tuple[Row, ...]) -> Any:
     return pytest.mark.parametrize("row", rows, ids=[f"{row[0]}-{row[1]}" for row in rows])
 
 
-def difference(row: Row, dtype: str, release: str, device: str) -> int:
+def difference(row: Row, dtype: str | None, release: str, device: str, passes: str = "forward+backward") -> int:
     """Estimate less measurement, in bytes."""
     operator, implementation, shape, measured = row
-    peak = operator_peak(OperatorRun(operator, implementation, shape, dtype, release=release, device=device))
+    peak = operator_peak(OperatorRun(operator, implementation, shape, dtype, passes, release=release, device=device))
     assert peak is not None
     return peak - measured

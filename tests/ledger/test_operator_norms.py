@@ -20,6 +20,18 @@ H100: tuple[Row, ...] = (
 )
 
 
+MEGATRON: tuple[Row, ...] = (
+    ("megatron_rms_norm", "liger", {"S": 4096, "B": 1, "H": 4096}, 169_993_216),
+    ("megatron_rms_norm", "torch", {"S": 4096, "B": 1, "H": 4096}, 167_814_144),
+    ("megatron_rms_norm", "megatron", {"S": 4096, "B": 1, "H": 4096}, 167_814_144),
+)
+
+
+@named(MEGATRON)
+def test_norms_whose_sum_is_the_loss(row: Row) -> None:
+    assert difference(row, None, "0.8.0", "h100-80gb") == 0
+
+
 @named(B200)
 def test_group_norms(row: Row) -> None:
     assert difference(row, "fp32", "0.7.0", "b200") == 0

@@ -13,8 +13,8 @@ class Harness:
 
     `modules`: copies of the operator's weights that the process holds (one of each implementation). `retains`: the
     graph is kept through backward. `returns`: gradients are returned (torch.autograd.grad), not accumulated.
-    `architecture`: of the card it ran on, where its records name none. `modes`: a forward alone is measured in a process
-    that never made a gradient; otherwise every row is of forward and backward, whatever it is called.
+    `architecture`: of the card it ran on, where its records name none. `modes`: a forward alone is measured in a
+    process that never made a gradient; otherwise every row is of forward and backward, whatever it is called.
     """
 
     modules: int

@@ -25,7 +25,7 @@ def drawn_mlp(run: OperatorRun) -> Written:
 
 
 class _Tile(NamedTuple):
-    """Dims of one part of the tokens: at the layer's width and at the inner one; the weights' dims; the dtype's owner."""
+    """Dims of one part of the tokens, at the layer's width and at the inner one; of a weight; a value of their dtype."""
 
     tape: Tape
     outer: Dims
@@ -113,7 +113,7 @@ def megatron_swiglu(run: OperatorRun) -> Written:
 
 
 def _gated_steps(t: Tape, run: OperatorRun, y: int) -> tuple[Step, ...]:
-    """Megatron's fused kernel reads the one number; Liger's is handed a whole gradient, and can write over its input."""
+    """Megatron's fused kernel reads the one number; Liger's is handed a whole gradient and can write over its input."""
     if run.implementation == "megatron":
         return (Step(Code.GRAD, 0),)
     whole = several(t, t.dims[y], t.dtype[y], "contiguous gradient")

@@ -75,10 +75,9 @@ def _merged(t: Tape, x: int) -> int:
 
 def _by_kernels(t: Tape, qkv: Triple) -> tuple[int, tuple[int, ...]]:
     """One function: contiguous copies of its inputs and the weights are saved; backward makes all gradients first."""
-    q, k, v = qkv
-    batch, heads, length, _ = t.dims[q]
+    dtype, dims = t.dtype[qkv[0]], t.dims[qkv[0]]
+    batch, heads, length, _ = dims
     square = (batch, heads, length, Axis(Dim.KEY_SEQUENCE, length.size))
-    dtype, dims = t.dtype[q], t.dims[q]
     saved = [t.fresh(dims, dtype, False, f"contiguous {name}") for name in ("queries", "keys", "values")]
     t.run(Prim("contiguous", qkv, tuple(saved), (), (), ()))
     out, weights = t.fresh(dims, dtype, True, "output"), t.fresh(square, dtype, False, "weights")
