@@ -127,3 +127,15 @@ CUT_CROSS_ENTROPY = CutCrossEntropy(
     64,
     Source("Apple ml-cross-entropy", "cut_cross_entropy/cce_lse_forward.py, cce_backward.py, cce.py", "d42911f9b1"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedExperts:
+    """Liger's fused experts: rows of one tile, and slots (tokens x experts of each) that one block counts."""
+
+    tile: int
+    slots: int
+    source: Source
+
+
+GROUPED_EXPERTS = GroupedExperts(64, 1024, _liger("fused_moe.py", "0.8.0 to 0.8.2"))

@@ -49,6 +49,7 @@ HARNESSES: dict[str, Harness] = {
     "relu_squared": Harness(0, True, _liger("relu_squared", True), modes=True),
     "llama4_rope": Harness(0, True, _liger("llama4_rope", True), True),
     "megatron_rms_norm": Harness(1, False, _liger("megatron_rms_norm", True)),
+    "fused_moe": Harness(1, True, _liger("fused_moe", True), modes=True),
     "megatron_swiglu": Harness(0, False, _liger("megatron_swiglu", True)),
     "fused_linear_cross_entropy": Harness(2, False, _liger("fused_linear_cross_entropy")),
     "linear_cross_entropy": Harness(

@@ -25,7 +25,7 @@ def drawn_mlp(run: OperatorRun) -> Written:
 
 
 class _Tile(NamedTuple):
-    """Dims of one part of the tokens, at the layer's width and at the inner one; of a weight; a value of their dtype."""
+    """Dims of one part of the tokens, at the layer's width and the inner one; of a weight; a value of their dtype."""
 
     tape: Tape
     outer: Dims

@@ -131,7 +131,7 @@ def add_then_rms_norm(run: OperatorRun) -> Written:
 
 
 def megatron_rms_norm(run: OperatorRun) -> Written:
-    """A norm of `S` x `B` rows whose sum is the loss: both kernels first copy the gradient, one number seen everywhere."""
+    """A norm of `S` x `B` rows whose sum is the loss: kernels first copy the gradient, one number seen everywhere."""
     t = run.tape()
     dtype = run.element if run.dtype else BF16  # which the script makes
     dims = (Axis(Dim.TOKENS, run.size("S", "B")), Axis(Dim.HIDDEN, run.size("H")))

@@ -8,6 +8,7 @@ from trainledger.ledger import (
     operator_embedding,
     operator_gated,
     operator_heads,
+    operator_moe,
     operator_neighborhood,
     operator_norms,
     operator_rope,
@@ -25,4 +26,5 @@ WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     **operator_heads.WRITERS,
     **operator_gated.WRITERS,
     **operator_rope.WRITERS,
+    **operator_moe.WRITERS,
 }
