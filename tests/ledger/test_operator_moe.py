@@ -8,7 +8,7 @@ from tests.ledger.operator_rows import difference
 from trainledger.ledger.operators import OperatorRun, operator_peak
 
 QWEN = {"E": 128, "H": 2048, "intermediate_dim": 768, "K": 8}
-ROUTING = 16 * 1024  # bytes: how many tiles each expert's tokens fill is random, and counted at most
+ROUTING = 4 * 1024  # bytes: how many tiles each expert's tokens fill is random, and counted at most
 
 
 @pytest.mark.parametrize(

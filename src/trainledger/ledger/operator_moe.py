@@ -71,7 +71,6 @@ def _fused(t: Tape, layer: _Layer, widths: tuple[Axis, Axis]) -> int:
     saved, named = _routing(t, layer)
     rows, dtype = layer.rows, layer.dtype
     t.run(Prim("routing", (layer.routed,), (*named, *saved), (), (), ()))
-    t.end(named[:1] + named[-1:])
     before, after, result = (
         t.fresh((rows, width), dtype, False, name)
         for width, name in (
@@ -82,7 +81,7 @@ def _fused(t: Tape, layer: _Layer, widths: tuple[Axis, Axis]) -> int:
     y = t.fresh(t.dims[layer.x], dtype, True, "output")
     steps = _steps(t, layer, widths)
     t.run(Prim("sum over experts", (*layer.ins, result), (y,), (before, *saved), steps, ()))
-    t.end([before, after, result, *saved, *named])
+    t.end([before, after, result, *saved, *named[1:-1]])
     return y
 
 
