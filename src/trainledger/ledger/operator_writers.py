@@ -55,7 +55,8 @@ class OperatorRun:
 class Written(NamedTuple):
     """An operator on a tape: inputs and weights that need gradients, results, bytes that are given besides; whether the
     input's gradient is laid over a tensor that is there already, whether it runs matrix products, which other values
-    the benchmark names, and whether it measures the first repetition, with no gradients before."""
+    the benchmark names, whether it measures the first repetition, with no gradients before, and whether each repetition
+    draws the gradient of the result anew."""
 
     tape: Tape
     inputs: tuple[int, ...]
@@ -66,6 +67,7 @@ class Written(NamedTuple):
     products: bool = False
     kept: tuple[int, ...] = ()
     first: bool = False
+    drawn: bool = False
 
 
 def _input(t: Tape, name: str, dtype: DType, *sizes: tuple[Dim, int]) -> int:
