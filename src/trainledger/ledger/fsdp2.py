@@ -29,7 +29,7 @@ from trainledger.model.program import Weight
 class How:
     """FSDP2's settings: ranks of one shard group; dtypes of shards, of what is gathered, of reductions; which units
     stay gathered after forward (layers, root); what a reduction's input and an all-reduce's keep; whether layers are
-    recomputed by a forward of their own (reentrant)."""
+    recomputed by a forward of their own (reentrant); whether the head is called as a module."""
 
     ranks: int
     stored: DType
@@ -40,6 +40,7 @@ class How:
     holds_input: bool
     holds_output: bool
     reentrant: bool
+    calls_head: bool
 
 
 @dataclass(slots=True)
@@ -89,13 +90,13 @@ class Fsdp2(Hooks):
     def behind(self, at: int) -> Events:
         if at == self.units.last:
             root = self._unshard(ROOT_UNIT) + self._wait(ROOT_UNIT, False)
-            return tuple(root if at in self.units.own else root + self._ahead_of(at))
+            return tuple(root if self._late(at) else root + self._ahead_of(at))
         events = self._unshard(at) + self._wait(at, self._again(at))
         return tuple(events if self._again(at) else events + self._ahead_of(at))
 
     def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
         product = walked.products[1]
-        if at == self.units.last and at in self.units.own and product:
+        if self._late(at) and product:
             return {product - 1: tuple(self._ahead_of(at))}  # as the gradient of the logits arrives
         if self._again(at):  # the recompute is a forward of its own, whose end lets its gather go
             return {walked.again: (*self._let_go(), *self._ahead_of(at))}
@@ -111,6 +112,10 @@ class Fsdp2(Hooks):
         events += [-line - 1 for line in ([self.input] if self.input is not None else []) + self.sums]
         self.input, self.sums = None, []
         return tuple(events)
+
+    def _late(self, at: int) -> bool:
+        """Whether it is the head's own module that backward comes to first; a fused loss reads only its weight."""
+        return at == self.units.last and at in self.units.own and self.how.calls_head
 
     def _ahead_of(self, at: int) -> list[int]:
         """The unit that backward needs next is gathered while this one runs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.sharding import FSDP2
 from trainledger.facts.versions import at_least
@@ -9,6 +11,7 @@ from trainledger.ledger.fsdp1 import Flat
 from trainledger.ledger.fsdp2 import How
 from trainledger.ledger.layout import Layout, Schedule, Sharded
 from trainledger.ledger.layout_flat import FlatSharded
+from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.micro import Job
 from trainledger.ledger.units import units_of
 from trainledger.plan.degrees import degrees
@@ -26,7 +29,7 @@ def layout_of(plan: Plan, job: Job, master: DType | None) -> Layout:
         return Sharded(job, schedule, units_of(job.model, plan.stack.versions), _fsdp2(plan, job))
     if fsdp_of(plan) == ONE:
         return FlatSharded(job, schedule, units_of(job.model, {}), _fsdp1(plan, job))
-    return Layout(job, schedule, master)
+    return Layout(job, replace(schedule, last_only=False), master)  # gradients stay where they are either way
 
 
 def fsdp_of(plan: Plan) -> int:
@@ -58,6 +61,7 @@ def _fsdp2(plan: Plan, job: Job) -> How:
         holds_input=at_least(torch, FSDP2.inputs),
         holds_output=parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
         reentrant=job.run.recompute == "reentrant",
+        calls_head=job.run.loss not in (CHUNKED, FUSED),
     )
 
 
