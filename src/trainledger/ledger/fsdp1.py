@@ -8,20 +8,18 @@ these calls; streams move only what is reserved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import FSDP1
-from trainledger.ledger.arrange import Hooks
-from trainledger.ledger.blocks import Arrived, Walked
+from trainledger.ledger.blocks import Walked
 from trainledger.ledger.book import Book, Spread
-from trainledger.ledger.units import ROOT_UNIT, Unit, Units
+from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of
 from trainledger.lines.stream import Events
-from trainledger.model.program import Weight
 
 CAST, GATHER, REDUCE = 1, 2, 3  # streams, beside that of compute
 
@@ -48,32 +46,32 @@ class Flat:
         """Whether every rank stores all of a unit (NO_SHARD)."""
         return self.ranks == 1
 
-    def offsets(self, unit: Unit) -> Iterator[tuple[Weight, int]]:
+    def offsets(self, unit: Unit) -> Iterator[tuple[Member, int]]:
         """Every weight of the flat parameter with where it begins (elements)."""
         step = max(FSDP1.alignment // self.compute.bytes_of(1), 1) if self.named else 1
         start = 0
-        for weight in unit.weights:
+        for member in unit.members:
             start = rows_of(start, step) * step
-            yield weight, start
-            start += weight.elements
+            yield member, start
+            start += member.weight.elements
 
     def size(self, unit: Unit) -> int:
         """Elements of the unit's flat parameter, padded so that every rank holds as many."""
-        weight, start = list(self.offsets(unit))[-1]
-        return self.part(unit, start + weight.elements) * self.ranks
+        return self.part(unit) * self.ranks
 
-    def part(self, unit: Unit, size: int = 0) -> int:
+    def part(self, unit: Unit) -> int:
         """Elements that one rank holds."""
-        return rows_of(size or self.size(unit), self.ranks)
+        member, start = list(self.offsets(unit))[-1]
+        return rows_of(start + member.weight.elements, self.ranks)
 
-    def pieces(self, unit: Unit, rank: int = 0) -> Iterator[tuple[Weight, int]]:
+    def pieces(self, unit: Unit, rank: int = 0) -> Iterator[tuple[Member, int]]:
         """Elements of every weight that lie in this rank's part."""
         length = self.part(unit)
         first = rank * length
-        for weight, start in self.offsets(unit):
-            inside = min(start + weight.elements, first + length) - max(start, first)
+        for member, start in self.offsets(unit):
+            inside = min(start + member.weight.elements, first + length) - max(start, first)
             if inside > 0:
-                yield weight, inside
+                yield member, inside
 
 
 @dataclass(slots=True)
@@ -81,18 +79,18 @@ class Stay:
     """What stays from one micro-batch to the next: whole flat gradients, by unit (lines); reduced ones, by unit; units
     whose weights are gathered."""
 
-    waiting: dict[int, int] = field(default_factory=dict)
-    reduced: dict[int, int] = field(default_factory=dict)
-    open: set[int] = field(default_factory=set)
+    waiting: dict[Key, int] = field(default_factory=dict)
+    reduced: dict[Key, int] = field(default_factory=dict)
+    open: set[Key] = field(default_factory=set)
 
 
-class Fsdp1(Hooks):
+class Fsdp1(UnitHooks):
     """One micro-batch. `sync`: gradients are reduced in it; `anew`: the reduced ones of the step before go first."""
 
     def __init__(self, book: Book, units: Units, how: Flat, stay: Stay, flags: tuple[bool, bool]) -> None:
-        self.book, self.units, self.how, self.stay = book, units, how, stay
+        super().__init__(units)
+        self.lines, self.how, self.stay = FlatLines(book, how), how, stay
         self.sync, self.anew = flags
-        self.arrived: dict[int, list[Arrived]] = {}
 
     # ---- the order of calls
 
@@ -102,122 +100,142 @@ class Fsdp1(Hooks):
             if self.anew:  # set to none only now, for the optimizer sees views of them
                 events += [-line - 1 for line in self.stay.reduced.values()]
                 self.stay.reduced.clear()
-            events += self._unshard(ROOT_UNIT)
-        return (*events, *self._unshard(at))
+            events += self._unshard(ROOT_KEY)
+        return (*events, *self._each(self._unshard, at))
 
     def passed(self, at: int) -> Events:
-        own = [] if self.how.keeps else self._reshard(at)
-        return (*own, *(self._reshard(ROOT_UNIT) if at == self.units.last and self.how.whole else ()))
+        own = [] if self.how.keeps else self._each(self._reshard, at)
+        return (*own, *(self._reshard(ROOT_KEY) if at == self.units.last and self.how.whole else ()))
 
     def behind(self, at: int) -> Events:
-        root = self._unshard(ROOT_UNIT) if at == self.units.last else []
-        return (*root, *self._unshard(at), *(self._next(at) if self.how.early else ()))
+        root = self._unshard(ROOT_KEY) if at == self.units.last else []
+        return (*root, *self._each(self._unshard, at), *(self._next(at) if self.how.early else ()))
 
     def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
-        if self.how.reentrant and 0 < at < self.units.last and at in self.units.own:
-            return {walked.again: (*self._reshard(at), *self._unshard(at))}  # the recompute is a forward of its own
+        if self.how.reentrant and 0 < at < self.units.last:  # the recompute is a forward of its own
+            events = (*self._each(self._reshard, at), *self._each(self._unshard, at))
+            return {walked.again: events} if events else {}
         return {}
 
-    def done(self, at: int, arrived: tuple[Arrived, ...]) -> Events:
-        unit = at if at in self.units.own else ROOT_UNIT
-        self.arrived.setdefault(unit, []).extend(arrived)
-        return tuple(self._reduce(unit)) if unit >= 0 else ()
-
-    def ended(self) -> Events:
-        return tuple(self._reduce(ROOT_UNIT))
+    def _each(self, run: Callable[[Key], list[int]], at: int) -> list[int]:
+        return [event for key in self.units.keys(at) for event in run(key)]
 
     # ---- one unit
 
-    def _unit(self, at: int) -> Unit | None:
-        return self.units.root if at == ROOT_UNIT else self.units.own.get(at)
-
     def _next(self, at: int) -> list[int]:
-        return self._unshard(at - 1) if at - 1 in self.units.own and not self.how.reentrant else []
+        return [] if self.how.reentrant else self._each(self._unshard, at - 1)
 
-    def _unshard(self, at: int) -> list[int]:
+    def _unshard(self, key: Key) -> list[int]:
         """Cast the shard, gather it; what every rank stores whole is only cast."""
-        unit, how = self._unit(at), self.how
-        if unit is None or at in self.stay.open:
+        unit, how = self.units.unit(key), self.how
+        if unit is None or key in self.stay.open:
             return []
-        self.stay.open.add(at)
-        casts = how.stored != how.compute
+        self.stay.open.add(key)
+        whole = self.lines.whole(unit) + 1
+        if how.stored == how.compute:
+            return [] if how.whole else [whole]
         if how.whole:
-            return [self._whole(unit) + 1] if casts else []
-        events = [self._whole(unit) + 1]
-        if not casts:
-            return events
-        name = f"cast of the shard of {unit.name}"
-        cast = self._line(Account.GATHERED, name, how.part(unit), (how.compute, CAST)) + 1
-        return [cast, *events, -cast]
+            return [whole]
+        cast = self.lines.cast(unit) + 1
+        return [cast, whole, -cast]
 
-    def _reshard(self, at: int) -> list[int]:
-        unit = self._unit(at)
-        if unit is None or at not in self.stay.open:
+    def _reshard(self, key: Key) -> list[int]:
+        unit = self.units.unit(key)
+        if unit is None or key not in self.stay.open:
             return []
-        self.stay.open.discard(at)
-        empty = self.how.whole and self.how.stored == self.how.compute
-        return [] if empty else [-self._whole(unit) - 1]
+        self.stay.open.discard(key)
+        stores = self.how.whole and self.how.stored == self.how.compute
+        return [] if stores else [-self.lines.whole(unit) - 1]
 
-    def _reduce(self, at: int) -> list[int]:
+    def reduce(self, key: Key) -> list[int]:
         """Join a unit's gradients, keep them whole or reduce them to this rank's part."""
-        unit, arrived = self._unit(at), self.arrived.pop(at, [])
+        unit, arrived = self.units.unit(key), self.arrived.pop(key, [])
         if unit is None or not arrived:
-            return [] if unit is None else self._reshard(at)
-        name = f"gradients of {unit.name}, joined"
-        flat = self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.compute, 0))
+            return self._reshard(key)
+        flat = self.lines.joined(unit)
         events = [flat + 1, *(-one.line - 1 for one in arrived)]
-        if at in self.stay.waiting:
+        if key in self.stay.waiting:
             events.append(-flat - 1)
-        if not (self.how.keeps and not self.sync):
-            events += self._reshard(at)
-        late = self._next(at) if self.how.late else []
-        events += late
+        if self.sync or not self.how.keeps:
+            events += self._reshard(key)
+        events += self._next(key[0]) if self.how.late else []
         if not self.sync:
-            self.stay.waiting[at] = flat
+            self.stay.waiting[key] = flat
             return events
-        self.stay.waiting.pop(at, None)
-        return events + self._to_part(unit, at, flat)
+        self.stay.waiting.pop(key, None)
+        return events + self._to_part(unit, key, flat)
 
-    def _to_part(self, unit: Unit, at: int, flat: int) -> list[int]:
-        how, whole, part = self.how, self.how.size(unit), self.how.part(unit)
+    def _to_part(self, unit: Unit, key: Key, flat: int) -> list[int]:
+        how, lines = self.how, self.lines
         used, events = [flat], list[int]()
         if how.reduce != how.compute:
-            name = f"gradients of {unit.name} to reduce"
-            used.append(self._line(Account.REDUCTION, name, whole, (how.reduce, REDUCE)))
+            used.append(lines.to_reduce(unit))
             events.append(used[-1] + 1)
-        kept = flat_gradient(self.book, unit, how)
-        if not how.whole:
-            out = kept
-            if how.reduce != how.stored:
-                name = f"reduced gradients of {unit.name}"
-                out = self._line(Account.REDUCTION, name, part, (how.reduce, REDUCE))
-            events.append(out + 1)
-            if out != kept:
-                events += [kept + 1, -out - 1]
-        elif how.reduce != how.stored:
+        kept = lines.gradient(unit)
+        if not how.whole and how.reduce != how.stored:
+            out = lines.reduced(unit)
+            events += [out + 1, kept + 1, -out - 1]
+        elif not how.whole or how.reduce != how.stored:
             events.append(kept + 1)
         else:  # the last of the casts is what stays
-            last = used.pop()
-            events += [-last - 1, kept + 1]
-        if at in self.stay.reduced:
+            events += [-used.pop() - 1, kept + 1]
+        if key in self.stay.reduced:
             events.append(-kept - 1)
-        self.stay.reduced[at] = kept
+        self.stay.reduced[key] = kept
         return events + [-line - 1 for line in reversed(used)]
 
-    # ---- lines
 
-    def _whole(self, unit: Unit) -> int:
-        return self._line(
-            Account.GATHERED, f"gathered weights of {unit.name}", self.how.size(unit), (self.how.compute, GATHER)
-        )
+class FlatLines:
+    """The lines of a unit's flat tensors."""
 
-    def _line(self, account: Account, name: str, size: int, how: tuple[DType, int]) -> int:
-        dtype, stream = how
-        return self.book.tensor(account, name, (Axis(Dim.ELEMENTS, size),), dtype, FSDP1.source, Spread(1, stream))
+    def __init__(self, book: Book, how: Flat) -> None:
+        self.book, self.how = book, how
 
+    def cast(self, unit: Unit) -> int:
+        """The shard in the dtype in which it is gathered."""
+        name = f"cast of the shard of {unit.name}"
+        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.compute, CAST))
 
-def flat_gradient(book: Book, unit: Unit, how: Flat) -> int:
-    """The line of a unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
-    dims = (Axis(Dim.ELEMENTS, how.part(unit)),)
-    name = f"gradients of {unit.name}, this rank's part"
-    return book.tensor(Account.GRADIENTS, name, dims, how.stored, FSDP1.source, Spread(how.ranks, REDUCE))
+    def whole(self, unit: Unit) -> int:
+        """The gathered flat parameter."""
+        name = f"gathered weights of {unit.name}"
+        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.compute, GATHER))
+
+    def joined(self, unit: Unit) -> int:
+        """All gradients of a unit in one tensor."""
+        name = f"gradients of {unit.name}, joined"
+        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.compute, 0))
+
+    def to_reduce(self, unit: Unit) -> int:
+        """The joined gradients in the dtype of reductions."""
+        name = f"gradients of {unit.name} to reduce"
+        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.reduce, REDUCE))
+
+    def reduced(self, unit: Unit) -> int:
+        """The reduction's output, before it is cast to the shards' dtype."""
+        name = f"reduced gradients of {unit.name}"
+        return self._line(Account.REDUCTION, name, self.how.part(unit), (self.how.reduce, REDUCE))
+
+    def gradient(self, unit: Unit) -> int:
+        """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
+        name = f"gradients of {unit.name}, this rank's part"
+        return self._line(Account.GRADIENTS, name, self.how.part(unit), (self.how.stored, REDUCE), self.how.ranks)
+
+    def unflat(self, member: Member) -> int:
+        """A weight before it is part of a flat parameter."""
+        name = f"{member.name} (before it is flat)"
+        return self._line(Account.GATHERED, name, member.weight.elements, (self.how.stored, 0))
+
+    def flat(self, unit: Unit) -> int:
+        """The whole flat parameter, before this rank's part is taken."""
+        name = f"flat parameter of {unit.name}, whole"
+        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.stored, 0))
+
+    def shard(self, unit: Unit) -> int:
+        """What a rank stores of a flat parameter."""
+        name = f"flat parameter of {unit.name}"
+        return self._line(Account.WEIGHTS, name, self.how.part(unit), (self.how.stored, 0), self.how.ranks)
+
+    def _line(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
+        dtype, stream = made
+        return self.book.tensor(account, name, (Axis(Dim.ELEMENTS, size),), dtype, FSDP1.source, Spread(shards, stream))

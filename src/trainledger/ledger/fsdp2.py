@@ -8,17 +8,16 @@ Allocated bytes follow the order of these calls; streams move only what is reser
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import FSDP2
-from trainledger.ledger.arrange import Hooks
-from trainledger.ledger.blocks import Arrived, Walked
+from trainledger.ledger.blocks import Walked
 from trainledger.ledger.book import Book, Spread
-from trainledger.ledger.units import ROOT_UNIT, Unit, Units
+from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of, with_rows
 from trainledger.lines.stream import Events
@@ -45,11 +44,11 @@ class How:
 
 @dataclass(slots=True)
 class Kept:
-    """What stays from one micro-batch to the next: gradients that are not reduced yet, by unit and weight (lines), and
-    units whose weights are gathered."""
+    """What stays from one micro-batch to the next: lines of gradients that are not reduced yet, by unit, each with its
+    weight; and units whose weights are gathered."""
 
-    waiting: dict[int, dict[Weight, int]] = field(default_factory=dict)
-    open: set[int] = field(default_factory=set)
+    waiting: dict[Key, list[tuple[Weight, int]]] = field(default_factory=dict)
+    open: set[Key] = field(default_factory=set)
 
 
 class Streams(NamedTuple):
@@ -59,40 +58,42 @@ class Streams(NamedTuple):
     reduce: int
 
 
-class Fsdp2(Hooks):
+STREAMS = Streams(gather=1, reduce=2)
+
+
+class Fsdp2(UnitHooks):
     """One micro-batch. `fresh`: no reduced gradient is there yet; `sync`: gradients are reduced in it."""
 
     def __init__(self, book: Book, units: Units, how: How, kept: Kept, flags: tuple[bool, bool]) -> None:
-        self.book, self.units, self.how, self.kept = book, units, how, kept
+        super().__init__(units)
+        self.lines, self.how, self.kept = UnitLines(book, how), how, kept
         self.fresh, self.sync = flags
-        self.pending: set[int] = set()
+        self.pending: set[Key] = set()
         self.held: int | None = None  # the output of the gather that was copied out last in forward
         self.input: int | None = None  # of the reduction that ran last
         self.sums: list[int] = []  # outputs of reductions that all-reduces hold
-        self.arrived: dict[int, list[Arrived]] = {}
 
     # ---- the order of calls
 
     def ahead(self, at: int) -> Events:
-        events: list[int] = []
-        for unit in ([ROOT_UNIT] if at == 0 else []) + [at]:
-            events += self._unshard(unit) + self._wait(unit, True)
-        return tuple(events)
+        keys = (*((ROOT_KEY,) if at == 0 else ()), *self.units.keys(at))
+        return tuple(event for key in keys for event in (*self._unshard(key), *self._wait(key, True)))
 
     def passed(self, at: int) -> Events:
-        events = [] if at == self.units.last or self.how.keeps else self._reshard(at)
-        if at == self.units.last:
-            if not self.how.root_keeps:
-                events += self._reshard(ROOT_UNIT)
+        last = at == self.units.last
+        events = [] if last or self.how.keeps else self._each(self._reshard, at)
+        if last:
+            events += [] if self.how.root_keeps else self._reshard(ROOT_KEY)
             events += self._let_go()
         return tuple(events)
 
     def behind(self, at: int) -> Events:
         if at == self.units.last:
-            root = self._unshard(ROOT_UNIT) + self._wait(ROOT_UNIT, False)
+            root = self._unshard(ROOT_KEY) + self._wait(ROOT_KEY, False)
             return tuple(root if self._late(at) else root + self._ahead_of(at))
-        events = self._unshard(at) + self._wait(at, self._again(at))
-        return tuple(events if self._again(at) else events + self._ahead_of(at))
+        again = self._again(at)
+        events = [e for key in self.units.keys(at) for e in (*self._unshard(key), *self._wait(key, again))]
+        return tuple(events if again else events + self._ahead_of(at))
 
     def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
         product = walked.products[1]
@@ -102,15 +103,9 @@ class Fsdp2(Hooks):
             return {walked.again: (*self._let_go(), *self._ahead_of(at))}
         return {}
 
-    def done(self, at: int, arrived: tuple[Arrived, ...]) -> Events:
-        own = at in self.units.own
-        self.arrived.setdefault(at if own else ROOT_UNIT, []).extend(arrived)
-        return tuple(self._reduce(at)) if own and at else ()
-
     def ended(self) -> Events:
-        events = [event for unit in (0, ROOT_UNIT) for event in self._reduce(unit)]
-        events += [-line - 1 for line in ([self.input] if self.input is not None else []) + self.sums]
-        self.input, self.sums = None, []
+        events = [*super().ended(), *self._last_input(), *(-line - 1 for line in self.sums)]
+        self.sums = []
         return tuple(events)
 
     def _late(self, at: int) -> bool:
@@ -118,84 +113,80 @@ class Fsdp2(Hooks):
         return at == self.units.last and at in self.units.own and self.how.calls_head
 
     def _ahead_of(self, at: int) -> list[int]:
-        """The unit that backward needs next is gathered while this one runs."""
-        return self._unshard(at - 1) if at - 1 in self.units.own else []
+        """What backward needs next is gathered while this piece runs."""
+        return self._each(self._unshard, at - 1)
 
     def _again(self, at: int) -> bool:
         return self.how.reentrant and 0 < at < self.units.last
 
+    def _each(self, run: Callable[[Key], list[int]], at: int) -> list[int]:
+        return [event for key in self.units.keys(at) for event in run(key)]
+
     # ---- one unit
 
-    def _unit(self, at: int) -> Unit | None:
-        return self.units.root if at == ROOT_UNIT else self.units.own.get(at)
-
-    def _unshard(self, at: int) -> list[int]:
+    def _unshard(self, key: Key) -> list[int]:
         """Cast the shards, gather them."""
-        unit = self._unit(at)
-        if unit is None or at in self.kept.open or at in self.pending:
+        unit = self.units.unit(key)
+        if unit is None or key in self.kept.open or key in self.pending:
             return []
-        self.pending.add(at)
-        gather = self._gather(unit) + 1
+        self.pending.add(key)
+        gather = self.lines.gather(unit) + 1
         if self.how.stored == self.how.compute:
             return [gather]
-        size = sum(self._part(weight) for weight in unit.weights)
-        cast = (
-            self._flat(Account.GATHERED, f"cast of the shards of {unit.name}", size, self.how.compute, STREAMS.gather)
-            + 1
-        )
+        cast = self.lines.cast(unit) + 1
         return [cast, gather, -cast]
 
-    def _wait(self, at: int, forward: bool) -> list[int]:
+    def _wait(self, key: Key, forward: bool) -> list[int]:
         """Copy every weight out of the gather."""
-        unit = self._unit(at)
-        if unit is None or at in self.kept.open:
+        unit = self.units.unit(key)
+        if unit is None or key in self.kept.open:
             return []
-        self.pending.discard(at)
-        self.kept.open.add(at)
+        self.pending.discard(key)
+        self.kept.open.add(key)
         events = self._let_go() if forward else []
-        events += [line + 1 for line in self._copies(unit)]
+        events += [line + 1 for line in self.lines.copies(unit)]
         if forward:
-            self.held = self._gather(unit)
+            self.held = self.lines.gather(unit)
         else:
-            events.append(-self._gather(unit) - 1)
+            events.append(-self.lines.gather(unit) - 1)
         return events
 
     def _let_go(self) -> list[int]:
         held, self.held = self.held, None
         return [] if held is None else [-held - 1]
 
-    def _reshard(self, at: int) -> list[int]:
-        unit = self._unit(at)
-        if unit is None or at not in self.kept.open:
+    def _reshard(self, key: Key) -> list[int]:
+        unit = self.units.unit(key)
+        if unit is None or key not in self.kept.open:
             return []
-        self.kept.open.discard(at)
-        return [-line - 1 for line in self._copies(unit)]
+        self.kept.open.discard(key)
+        return [-line - 1 for line in self.lines.copies(unit)]
 
-    def _reduce(self, at: int) -> list[int]:
+    def reduce(self, key: Key) -> list[int]:
         """Gradients of a unit: kept whole, or reduced to this rank's part."""
-        unit, arrived = self._unit(at), self.arrived.pop(at, [])
-        waiting = self.kept.waiting.setdefault(at, {})
-        if unit is None or not (arrived or waiting):
-            return [] if unit is None else self._reshard(at)
-        events: list[int] = []
-        whole = {one.weight: one.line for one in arrived}
+        unit = self.units.unit(key)
+        whole = [(one.weight, one.line) for one in self.arrived.pop(key, [])]
+        waiting = self.kept.waiting.pop(key, [])
+        if unit is None or not (whole or waiting):
+            return self._reshard(key)
         if not self.sync:
-            return self._reshard(at) + self._accumulate(unit, whole, waiting)
+            return self._reshard(key) + self._accumulate(key, whole, waiting)
+        events: list[int] = []
         if waiting:  # added to what waits: by autograd itself in one dtype, by FSDP otherwise
-            events += [-line - 1 for line in whole.values()] if self.how.reduce != self.how.compute else []
-            whole = dict(waiting)
-            waiting.clear()
-        events += self._reshard(at) + self._last_input()
-        width = self.how.reduce
-        size = sum(self._part(weight) for weight in whole)
-        taken = self._flat(Account.REDUCTION, f"gradients of {unit.name} to reduce", size * self.how.ranks, width)
-        events += [taken + 1, *(-line - 1 for line in whole.values())]
-        part = sharded_gradient(self.book, unit, size, self.how.stored)
-        out = part
-        if width != self.how.stored:
-            out = self._flat(Account.REDUCTION, f"reduced gradients of {unit.name}", size, width, STREAMS.reduce)
+            events += [-line - 1 for _, line in whole] if self.how.reduce != self.how.compute else []
+            whole = waiting
+        return [*events, *self._reshard(key), *self._last_input(), *self._to_part(unit, whole)]
+
+    def _to_part(self, unit: Unit, whole: Sequence[tuple[Weight, int]]) -> list[int]:
+        how, lines = self.how, self.lines
+        size = sum(lines.part(weight) for weight, _ in whole)
+        taken = lines.to_reduce(unit, size)
+        part = lines.gradient(unit, size)
+        events = [taken + 1, *(-line - 1 for _, line in whole)]
+        if how.reduce != how.stored:
+            out = lines.reduced(unit, size)
             events += [out + 1, part + 1]
-            if self.how.holds_output:
+            if how.holds_output:
                 self.sums.append(out)
             else:
                 events.append(-out - 1)
@@ -203,65 +194,85 @@ class Fsdp2(Hooks):
             events.append(part + 1)
         if not self.fresh:
             events.append(-part - 1)
-        if self.how.holds_input:
+        if how.holds_input:
             self.input = taken
-        else:
-            events.append(-taken - 1)
-        return events
+            return events
+        return [*events, -taken - 1]
 
     def _last_input(self) -> list[int]:
         held, self.input = self.input, None
         return [] if held is None else [-held - 1]
 
-    def _accumulate(self, unit: Unit, whole: Mapping[Weight, int], waiting: dict[Weight, int]) -> list[int]:
+    def _accumulate(self, key: Key, whole: list[tuple[Weight, int]], waiting: list[tuple[Weight, int]]) -> list[int]:
         """Without a reduction gradients stay whole, in the dtype of reductions."""
-        events: list[int] = []
-        for weight, line in whole.items():
-            if self.how.reduce == self.how.compute:
-                waiting.setdefault(weight, line)
-                continue
-            if weight not in waiting:
-                name = f"{unit.prefix}{weight.name} (not reduced yet)"
-                source = FSDP2.source
-                waiting[weight] = self.book.tensor(Account.REDUCTION, name, weight.dims, self.how.reduce, source)
-                events.append(waiting[weight] + 1)
-            events.append(-line - 1)
-        return events
+        if self.how.reduce == self.how.compute:  # autograd added to those that wait
+            self.kept.waiting[key] = waiting or whole
+            return []
+        if waiting:
+            self.kept.waiting[key] = waiting
+            return [-line - 1 for _, line in whole]
+        made = [(weight, self.lines.unreduced(weight)) for weight, _ in whole]
+        self.kept.waiting[key] = made
+        return [e for (_, new), (_, old) in zip(made, whole, strict=True) for e in (new + 1, -old - 1)]
 
-    # ---- lines
 
-    def _part(self, weight: Weight) -> int:
+class UnitLines:
+    """The lines of a unit's gathers and reductions."""
+
+    def __init__(self, book: Book, how: How) -> None:
+        self.book, self.how = book, how
+
+    def part(self, weight: Weight) -> int:
         """Elements of this rank's padded rows of a weight."""
         dims = weight.flat
         return elements(with_rows(dims, rows_of(dims[0].size, self.how.ranks)))
 
-    def _gather(self, unit: Unit) -> int:
-        size = sum(self._part(weight) for weight in unit.weights) * self.how.ranks
-        return self._flat(Account.GATHERED, f"gathered weights of {unit.name}", size, self.how.compute, STREAMS.gather)
+    def size(self, unit: Unit) -> int:
+        """Elements of this rank's part of a unit."""
+        return sum(self.part(member.weight) for member in unit.members)
 
-    def _copies(self, unit: Unit) -> Sequence[int]:
-        ranks = self.how.ranks
-        return [
-            self.book.tensor(
-                Account.GATHERED,
-                f"{unit.prefix}{weight.name} (whole)",
-                with_rows(weight.flat, rows_of(weight.flat[0].size, ranks) * ranks),
-                self.how.compute,
-                FSDP2.source,
-            )
-            for weight in unit.weights
-        ]
+    def cast(self, unit: Unit) -> int:
+        """The shards in the dtype in which they are gathered."""
+        name = f"cast of the shards of {unit.name}"
+        return self._flat(Account.GATHERED, name, self.size(unit), (self.how.compute, STREAMS.gather))
 
-    def _flat(self, account: Account, name: str, size: int, dtype: DType, stream: int = 0) -> int:
+    def gather(self, unit: Unit) -> int:
+        """What all ranks' shards are gathered in."""
+        size = self.size(unit) * self.how.ranks
+        return self._flat(
+            Account.GATHERED, f"gathered weights of {unit.name}", size, (self.how.compute, STREAMS.gather)
+        )
+
+    def copies(self, unit: Unit) -> list[int]:
+        """Every weight in whole, padded, copied out of the gather."""
+        return [self._copy(member) for member in unit.members]
+
+    def _copy(self, member: Member) -> int:
+        dims, ranks = member.weight.flat, self.how.ranks
+        whole = with_rows(dims, rows_of(dims[0].size, ranks) * ranks)
+        return self.book.tensor(Account.GATHERED, f"{member.name} (whole)", whole, self.how.compute, FSDP2.source)
+
+    def unreduced(self, weight: Weight) -> int:
+        """A whole gradient that waits in the dtype of reductions."""
+        name = f"{weight.name} (not reduced yet)"
+        return self.book.tensor(Account.REDUCTION, name, weight.dims, self.how.reduce, FSDP2.source)
+
+    def to_reduce(self, unit: Unit, size: int) -> int:
+        """The reduction's input, of a unit whose trained part has `size` elements on a rank."""
+        name = f"gradients of {unit.name} to reduce"
+        return self._flat(Account.REDUCTION, name, size * self.how.ranks, (self.how.reduce, 0))
+
+    def reduced(self, unit: Unit, size: int) -> int:
+        """The reduction's output, before it is cast to the shards' dtype."""
+        name = f"reduced gradients of {unit.name}"
+        return self._flat(Account.REDUCTION, name, size, (self.how.reduce, STREAMS.reduce))
+
+    def gradient(self, unit: Unit, size: int) -> int:
+        """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
+        name = f"gradients of {unit.name}, this rank's part"
+        return self._flat(Account.GRADIENTS, name, size, (self.how.stored, STREAMS.reduce), self.how.ranks)
+
+    def _flat(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
+        dtype, stream = made
         dims = (Axis(Dim.ELEMENTS, size),)
-        return self.book.tensor(account, name, dims, dtype, FSDP2.source, Spread(1, stream))
-
-
-STREAMS = Streams(gather=1, reduce=2)
-
-
-def sharded_gradient(book: Book, unit: Unit, size: int, dtype: DType) -> int:
-    """The line of a unit's reduced gradients on one rank (elements): one tensor, which its weights' gradients view."""
-    dims = (Axis(Dim.ELEMENTS, size),)
-    name = f"gradients of {unit.name}, this rank's part"
-    return book.tensor(Account.GRADIENTS, name, dims, dtype, FSDP2.source, Spread(1, STREAMS.reduce))
+        return self.book.tensor(account, name, dims, dtype, FSDP2.source, Spread(shards, stream))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from trainledger.base.dims import Axis, Dim, elements
+from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import NONE, Micro, arranged
-from trainledger.ledger.book import ACCUMULATE, MODELS, Book, Spread
-from trainledger.ledger.fsdp2 import Fsdp2, How, Kept, sharded_gradient
+from trainledger.ledger.book import ACCUMULATE, MODELS, Spread
+from trainledger.ledger.fsdp2 import Fsdp2, How, Kept, UnitLines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
-from trainledger.ledger.units import Unit, Units
-from trainledger.ledger.updates import Parameter
+from trainledger.ledger.units import Units
+from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_at, rows_of, with_rows
 from trainledger.model.program import Model, Role, Weight
@@ -110,6 +111,10 @@ class Layout:
         """Over how many ranks a weight is spread."""
         return 1
 
+    def building(self) -> Runs:
+        """How weights and buffers come to be."""
+        return births(self.weights())
+
     def gradients(self) -> Copies:
         """Gradients that stay until they are set to none."""
         return [
@@ -155,11 +160,13 @@ class Sharded(Layout):
 
     def gradients(self) -> Copies:
         """One tensor of each unit's reduced gradients."""
-        return _gradients(self.job.book, self._all_units(), self)
-
-    def _all_units(self) -> Sequence[Unit]:
-        around = (self.units.root,) if self.units.root else ()
-        return (*(self.units.own[at] for at in sorted(self.units.own)), *around)
+        lines = UnitLines(self.job.book, self.how)
+        counts: Counter[int] = Counter()
+        for unit in self.units.every():
+            size = sum(lines.part(one.weight) for one in unit.members if self.job.trained(one.weight))
+            if size:
+                counts[lines.gradient(unit, size)] += 1
+        return list(counts.items())
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""
@@ -177,13 +184,3 @@ class Sharded(Layout):
             return tuple(found)
 
         return step
-
-
-def _gradients(book: Book, units: Sequence[Unit], layout: Sharded) -> Copies:
-    counts: dict[int, int] = {}
-    for unit in units:
-        size = sum(elements(layout.held(one).dims) for one in unit.weights if layout.job.trained(one))
-        if size:
-            line = sharded_gradient(book, unit, size, layout.how.stored)
-            counts[line] = counts.get(line, 0) + 1
-    return list(counts.items())

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.sharding import FSDP1
 from trainledger.ledger.arrange import Micro, arranged
-from trainledger.ledger.book import Spread
-from trainledger.ledger.fsdp1 import Flat, Fsdp1, Stay, flat_gradient
+from trainledger.ledger.fsdp1 import Flat, FlatLines, Fsdp1, Stay
 from trainledger.ledger.layout import Copies, Layout, Schedule, buffers_of, weights_of
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.units import Unit, Units
-from trainledger.ledger.updates import Parameter
-from trainledger.lines.line import Account
+from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.model.program import Weight
 
 FLAT = "flat parameter"
@@ -35,46 +33,53 @@ class FlatSharded(Layout):
         return self._pieces() if self.how.named else self._flats()
 
     def _pieces(self) -> tuple[Parameter, ...]:
-        sizes = {unit: dict(self.how.pieces(unit)) for unit in self._counts()}
-        by_prefix: dict[tuple[str, Weight], int] = {}
-        for unit, pieces in sizes.items():
-            by_prefix |= {(unit.prefix, weight): size for weight, size in pieces.items()}
+        sizes = {member.name: size for unit in self._counts() for member, size in self.how.pieces(unit)}
         return tuple(
-            Parameter(_flat(weight, by_prefix[prefix, weight]), prefix + weight.name, self.how.stored, count)
+            Parameter(_flat(weight, sizes[prefix + weight.name]), prefix + weight.name, self.how.stored, count)
             for prefix, weight, count in weights_of(self.job.model)
-            if (prefix, weight) in by_prefix and self.job.trained(weight)
+            if prefix + weight.name in sizes and self.job.trained(weight)
         )
 
     def _flats(self) -> tuple[Parameter, ...]:
         return tuple(
-            Parameter(_flat(unit.weights[0], self.how.part(unit)), f"{FLAT} of {unit.name}", self.how.stored, count)
+            Parameter(
+                _flat(unit.members[0].weight, self.how.part(unit)), f"{FLAT} of {unit.name}", self.how.stored, count
+            )
             for unit, count in self._counts().items()
             if self._trains(unit)
         )
 
     def _counts(self) -> Counter[Unit]:
-        """Every unit in the order in which FSDP wraps it, the root last, with how many are equal."""
-        around = [self.units.root] if self.units.root else []
-        return Counter([*(self.units.own[at] for at in sorted(self.units.own)), *around])
+        """Every unit in the order in which FSDP wraps it, with how many are equal."""
+        return Counter(self.units.every())
 
     def _trains(self, unit: Unit) -> bool:
-        return any(self.job.trained(weight) for weight in unit.weights)
+        return any(self.job.trained(member.weight) for member in unit.members)
 
     def weights(self) -> Copies:
         """The flat parameters' parts, and buffers."""
-        book, lines = self.job.book, Copies()
-        for unit, count in self._counts().items():
-            dims = (Axis(Dim.ELEMENTS, self.how.part(unit)),)
-            name, spread = f"{FLAT} of {unit.name}", Spread(self.how.ranks)
-            lines.append((book.tensor(Account.WEIGHTS, name, dims, self.how.stored, FSDP1.source, spread), count))
-        return lines + buffers_of(self.job)
+        lines = FlatLines(self.job.book, self.how)
+        return [(lines.shard(unit), count) for unit, count in self._counts().items()] + buffers_of(self.job)
+
+    def building(self) -> Runs:
+        """Every unit in turn: its weights, one by one, the flat parameter of all, this rank's part of it.
+
+        What was flattened is let go last: the flat parameter's own list names it.
+        """
+        lines, runs = FlatLines(self.job.book, self.how), Runs()
+        for unit, group in groupby(self.units.every()):
+            apart = [lines.unflat(member) for member in unit.members]
+            flat, shard = lines.flat(unit), lines.shard(unit)
+            events = (*(one + 1 for one in apart), flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart))
+            runs.append((events, len(list(group))))
+        return [*runs, *births(buffers_of(self.job))]
 
     def gradients(self) -> Copies:
         """Reduced gradients that setting them to none frees: none where the optimizer sees views of them."""
         if self.how.named:
             return []
-        counts = self._counts().items()
-        return [(flat_gradient(self.job.book, unit, self.how), count) for unit, count in counts if self._trains(unit)]
+        lines = FlatLines(self.job.book, self.how)
+        return [(lines.gradient(unit), count) for unit, count in self._counts().items() if self._trains(unit)]
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""

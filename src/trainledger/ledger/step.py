@@ -115,7 +115,8 @@ class _Steps:
     def build(self) -> None:
         """Weights, buffers, master weights, buckets."""
         job, extras = self.job, self.extras
-        lines = self.layout.weights()
+        self._add(INIT, self.layout.building())
+        lines: list[tuple[int, int]] = []
         for account, dtype in ((Account.MASTER, extras.master), (Account.GRADIENTS, extras.main_gradients)):
             if dtype is not None:
                 name = "main gradient of " if account is Account.GRADIENTS else ""

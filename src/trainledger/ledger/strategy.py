@@ -18,6 +18,7 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 ONE, TWO = 1, 2  # versions of FSDP
+NO_WRAP = "NO_WRAP"
 EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
 KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under which gathered weights stay for backward
 
@@ -25,10 +26,11 @@ KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under 
 def layout_of(plan: Plan, job: Job, master: DType | None) -> Layout:
     """The layout of a resolved plan's model on one rank; `master`: dtype of master weights, None without."""
     schedule = _schedule(plan, job)
+    wraps = str(plan.parallel.options.get("auto_wrap_policy", "")).upper() != NO_WRAP
     if fsdp_of(plan) == TWO:
-        return Sharded(job, schedule, units_of(job.model, plan.stack.versions), _fsdp2(plan, job))
+        return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job))
     if fsdp_of(plan) == ONE:
-        return FlatSharded(job, schedule, units_of(job.model, {}), _fsdp1(plan, job))
+        return FlatSharded(job, schedule, units_of(job.model, {}, wraps), _fsdp1(plan, job))
     return Layout(job, replace(schedule, last_only=False), master)  # gradients stay where they are either way
 
 

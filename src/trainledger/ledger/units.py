@@ -5,32 +5,47 @@ Pieces count from 0, the embedding, over the layers to the last, the head with i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainledger.facts.sharding import OWN_UNITS
 from trainledger.facts.versions import at_least
+from trainledger.ledger.arrange import Hooks
+from trainledger.ledger.blocks import Arrived
 from trainledger.model.program import Linear, Model, Role, Weight
 
 ROOT, EMBEDDING, HEAD = "the root", "the embedding", "the head"
-ROOT_UNIT = -1  # where strategies count the root among the pieces
+Key = tuple[int, int]  # a piece, and which of its units
+ROOT_KEY: Key = (-1, 0)
+
+
+class Member(NamedTuple):
+    """A weight of a unit, and the prefix of its lines' names."""
+
+    prefix: str
+    weight: Weight
+
+    @property
+    def name(self) -> str:
+        """The name of its lines."""
+        return self.prefix + self.weight.name
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Weights that are gathered and reduced together, and the prefix of their lines' names."""
+    """Weights that are gathered and reduced together, in their order."""
 
     name: str
-    prefix: str
-    weights: tuple[Weight, ...]
+    members: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """`own`: the unit that is open while a piece runs, by piece; `root`: what is open around all of them, None where
+    """`own`: the units that are open while a piece runs, by piece; `root`: what is open around all of them, None where
     every weight has a unit of its own; `pieces`: how many there are."""
 
-    own: Mapping[int, Unit]
+    own: Mapping[int, tuple[Unit, ...]]
     root: Unit | None
     pieces: int
 
@@ -39,25 +54,71 @@ class Units:
         """The number of the last piece, the head with its loss."""
         return self.pieces - 1
 
+    def keys(self, at: int) -> tuple[Key, ...]:
+        """The keys of a piece's own units."""
+        return tuple((at, number) for number in range(len(self.own.get(at, ()))))
 
-def units_of(model: Model, versions: Mapping[str, str]) -> Units:
+    def unit(self, key: Key) -> Unit | None:
+        """The unit of a key; None for the root where there is none."""
+        return self.root if key == ROOT_KEY else self.own[key[0]][key[1]]
+
+    def key(self, at: int, weight: Weight) -> Key:
+        """The unit to which a weight of a piece belongs."""
+        for key, unit in zip(self.keys(at), self.own.get(at, ()), strict=True):
+            if any(member.weight == weight for member in unit.members):
+                return key
+        return ROOT_KEY
+
+    def every(self) -> Iterator[Unit]:
+        """All units in the order in which they are wrapped, the root last."""
+        for at in sorted(self.own):
+            yield from self.own[at]
+        if self.root:
+            yield self.root
+
+
+class UnitHooks(Hooks):
+    """Collects gradients by unit: a layer's are dealt with as it is left, others when backward ends."""
+
+    def __init__(self, units: Units) -> None:
+        self.units = units
+        self.arrived: dict[Key, list[Arrived]] = {}
+
+    def reduce(self, key: Key) -> list[int]:
+        """Deal with a unit's gradients."""
+        raise NotImplementedError
+
+    def done(self, at: int, arrived: tuple[Arrived, ...]) -> tuple[int, ...]:
+        for one in arrived:
+            self.arrived.setdefault(self.units.key(at, one.weight), []).append(one)
+        return tuple(event for key in self.units.keys(at) if at for event in self.reduce(key))
+
+    def ended(self) -> tuple[int, ...]:
+        return tuple(event for key in (*self.units.keys(0), ROOT_KEY) for event in self.reduce(key))
+
+
+def units_of(model: Model, versions: Mapping[str, str], wraps: bool = True) -> Units:
     """Every layer a unit. What is around them is the root; from accelerate 1.14 on, embedding and head by themselves.
 
-    A weight that embedding and head share keeps both in one unit, the root.
+    A weight that embedding and head share keeps both in one unit, the root. Without `wraps` the model is one unit.
     """
     layers = {
-        index + 1: Unit(block.name, f"{block.name}.*.", block.weights)
+        index + 1: Unit(block.name, tuple(Member(f"{block.name}.*.", weight) for weight in block.weights))
         for block in model.blocks
         for index in block.layers
     }
     last = len(layers) + 1
-    head = tuple(weight for weight in model.head.weights if not weight.tied)
-    around = (*model.embeddings, *head)
-    own = dict(layers)
+    words = tuple(Member("", weight) for weight in model.embeddings)
+    head = tuple(Member("", weight) for weight in model.head.weights if not weight.tied)
+    if not wraps:
+        inner = tuple(member for at in sorted(layers) for member in layers[at].members)
+        return Units({}, Unit(ROOT, (*words, *inner, *head)), last + 1)
+    own = {at: (unit,) for at, unit in layers.items()}
+    around = (*words, *head)
     shared = any(isinstance(op.spec, Linear) and op.spec.weight in model.embeddings for op in model.head.ops)
     release = versions.get(OWN_UNITS.package)
     if release and at_least(release, OWN_UNITS.since) and not shared:
-        words = tuple(weight for weight in model.embeddings if weight.role is Role.EMBEDDING)[:1]
-        own |= {0: Unit(EMBEDDING, "", words), last: Unit(HEAD, "", head)}
-        around = tuple(weight for weight in model.embeddings if weight not in words)
-    return Units(own, Unit(ROOT, "", around) if around else None, last + 1)
+        first = tuple(one for one in words if one.weight.role is Role.EMBEDDING)[:1]
+        own |= {0: (Unit(EMBEDDING, first),), last: (Unit(HEAD, head),)}
+        around = tuple(one for one in words if one not in first)
+    return Units(own, Unit(ROOT, around) if around else None, last + 1)
