@@ -8,6 +8,15 @@ from trainledger.base.sources import Source
 
 
 @dataclass(frozen=True, slots=True)
+class Streams:
+    """Numbers of the streams, beside that of compute (0), on which casts, gathers and reductions make their tensors."""
+
+    cast: int
+    gather: int
+    reduce: int
+
+
+@dataclass(frozen=True, slots=True)
 class PerParameter:
     """FSDP2. Releases of torch: from `root` on an explicit reshard_after_forward holds for the root as well; from
     `inputs` on a reduce-scatter's input stays until the next one is made; from `outputs` on an all-reduce's input that
@@ -16,6 +25,7 @@ class PerParameter:
     root: str
     inputs: str
     outputs: str
+    streams: Streams
     source: Source
 
 
@@ -23,6 +33,7 @@ FSDP2 = PerParameter(
     "2.8",
     "2.5",
     "2.6",
+    Streams(1, 1, 2),
     Source(
         "PyTorch fully_shard",
         "torch/distributed/fsdp/_fully_shard/{_fsdp_param_group,_fsdp_collectives,_fsdp_state}.py",
@@ -51,11 +62,21 @@ class FlatParameter:
     `alignment` bytes of the flat parameter."""
 
     alignment: int
+    streams: Streams
     source: Source
 
 
+FIRST, SECOND = 1, 2  # versions of FSDP
+VERSIONS = (FIRST, SECOND)
+# The values of FSDP's own settings that are known, in any case of letters.
+WORDS = {
+    "sharding_strategy": ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"),
+    "backward_prefetch": ("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"),
+    "auto_wrap_policy": ("TRANSFORMER_BASED_WRAP", "NO_WRAP"),
+}
 FSDP1 = FlatParameter(
     16,
+    Streams(1, 2, 3),
     Source(
         "PyTorch FullyShardedDataParallel", "torch/distributed/fsdp/{_flat_param,_runtime_utils}.py", "v2.4 to v2.13"
     ),

@@ -18,14 +18,13 @@ ACCUMULATE = Source("PyTorch AccumulateGrad", "torch/csrc/autograd/functions/acc
 MODELS = Source("Transformers model classes", "transformers/models/*/modeling_*.py", "5.24.0")
 
 
-class Spread(NamedTuple):
-    """Over how many ranks a tensor is spread, and the stream on which it is made."""
+class Made(NamedTuple):
+    """How a tensor is made: its dtype, the source of its rule, over how many ranks it is spread, on which stream."""
 
+    dtype: DType
+    source: Source
     shards: int = 1
     stream: int = 0
-
-
-HERE = Spread()
 
 
 class Book:
@@ -63,10 +62,13 @@ class Book:
             )
         return number
 
-    def tensor(
-        self, account: Account, name: str, dims: Dims, dtype: DType, source: Source, spread: Spread = HERE
-    ) -> int:
+    def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:
         """The line of one tensor of these dims, rounded as the allocator rounds."""
-        unit = CUDA.rounded(dtype.bytes_of(elements(dims)))
-        shards, stream = spread
-        return self.add(Line(account, name, dims, dtype, unit, Basis.COUNTED, source, shards=shards, stream=stream))
+        return self.made(account, name, dims, Made(dtype, source))
+
+    def made(self, account: Account, name: str, dims: Dims, how: Made) -> int:
+        """The line of one tensor that is spread over ranks or made on another stream than that of compute."""
+        unit = CUDA.rounded(how.dtype.bytes_of(elements(dims)))
+        basis = Basis.COUNTED
+        line = Line(account, name, dims, how.dtype, unit, basis, how.source, shards=how.shards, stream=how.stream)
+        return self.add(line)

@@ -9,26 +9,24 @@ these calls; streams move only what is reserved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import FSDP1
 from trainledger.ledger.blocks import Walked
-from trainledger.ledger.book import Book, Spread
+from trainledger.ledger.book import Book, Made
 from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of
 from trainledger.lines.stream import Events
-
-CAST, GATHER, REDUCE = 1, 2, 3  # streams, beside that of compute
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
     """FSDP1's settings: ranks of one shard group (1: weights stay whole on every rank); dtypes of shards, of what is
     gathered, of reductions; whether parameters keep their own names; whether layers stay gathered after forward;
-    whether the unit that is needed next is gathered while one runs backward, and before or after its reduction;
+    whether the next unit is gathered while one runs forward, and backward, there before or after its reduction;
     whether layers are recomputed by a forward of their own (reentrant)."""
 
     ranks: int
@@ -37,6 +35,7 @@ class Flat:
     reduce: DType
     named: bool
     keeps: bool
+    forward: bool
     early: bool
     late: bool
     reentrant: bool
@@ -74,14 +73,14 @@ class Flat:
                 yield member, inside
 
 
-@dataclass(slots=True)
 class Stay:
     """What stays from one micro-batch to the next: whole flat gradients, by unit (lines); reduced ones, by unit; units
     whose weights are gathered."""
 
-    waiting: dict[Key, int] = field(default_factory=dict)
-    reduced: dict[Key, int] = field(default_factory=dict)
-    open: set[Key] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.waiting: dict[Key, int] = {}
+        self.reduced: dict[Key, int] = {}
+        self.open: set[Key] = set()
 
 
 class Fsdp1(UnitHooks):
@@ -95,23 +94,28 @@ class Fsdp1(UnitHooks):
     # ---- the order of calls
 
     def ahead(self, at: int) -> Events:
+        """Gather what the piece reads."""
         events: list[int] = []
         if at == 0:
             if self.anew:  # set to none only now, for the optimizer sees views of them
                 events += [-line - 1 for line in self.stay.reduced.values()]
                 self.stay.reduced.clear()
             events += self._unshard(ROOT_KEY)
-        return (*events, *self._each(self._unshard, at))
+        events += self._each(self._unshard, at)
+        return (*events, *(self._each(self._unshard, at + 1) if self.how.forward else ()))
 
     def passed(self, at: int) -> Events:
+        """Let go of what the piece read."""
         own = [] if self.how.keeps else self._each(self._reshard, at)
         return (*own, *(self._reshard(ROOT_KEY) if at == self.units.last and self.how.whole else ()))
 
     def behind(self, at: int) -> Events:
+        """Gather what the piece's backward reads, and the next."""
         root = self._unshard(ROOT_KEY) if at == self.units.last else []
         return (*root, *self._each(self._unshard, at), *(self._next(at) if self.how.early else ()))
 
     def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
+        """A layer that is recomputed is let go and gathered once more."""
         if self.how.reentrant and 0 < at < self.units.last:  # the recompute is a forward of its own
             events = (*self._each(self._reshard, at), *self._each(self._unshard, at))
             return {walked.again: events} if events else {}
@@ -194,12 +198,12 @@ class FlatLines:
     def cast(self, unit: Unit) -> int:
         """The shard in the dtype in which it is gathered."""
         name = f"cast of the shard of {unit.name}"
-        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.compute, CAST))
+        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.compute, FSDP1.streams.cast))
 
     def whole(self, unit: Unit) -> int:
         """The gathered flat parameter."""
         name = f"gathered weights of {unit.name}"
-        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.compute, GATHER))
+        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.compute, FSDP1.streams.gather))
 
     def joined(self, unit: Unit) -> int:
         """All gradients of a unit in one tensor."""
@@ -209,17 +213,19 @@ class FlatLines:
     def to_reduce(self, unit: Unit) -> int:
         """The joined gradients in the dtype of reductions."""
         name = f"gradients of {unit.name} to reduce"
-        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.reduce, REDUCE))
+        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.reduce, FSDP1.streams.reduce))
 
     def reduced(self, unit: Unit) -> int:
         """The reduction's output, before it is cast to the shards' dtype."""
         name = f"reduced gradients of {unit.name}"
-        return self._line(Account.REDUCTION, name, self.how.part(unit), (self.how.reduce, REDUCE))
+        return self._line(Account.REDUCTION, name, self.how.part(unit), (self.how.reduce, FSDP1.streams.reduce))
 
     def gradient(self, unit: Unit) -> int:
         """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
         name = f"gradients of {unit.name}, this rank's part"
-        return self._line(Account.GRADIENTS, name, self.how.part(unit), (self.how.stored, REDUCE), self.how.ranks)
+        return self._line(
+            Account.GRADIENTS, name, self.how.part(unit), (self.how.stored, FSDP1.streams.reduce), self.how.ranks
+        )
 
     def unflat(self, member: Member) -> int:
         """A weight before it is part of a flat parameter."""
@@ -238,4 +244,4 @@ class FlatLines:
 
     def _line(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
         dtype, stream = made
-        return self.book.tensor(account, name, (Axis(Dim.ELEMENTS, size),), dtype, FSDP1.source, Spread(shards, stream))
+        return self.book.made(account, name, (Axis(Dim.ELEMENTS, size),), Made(dtype, FSDP1.source, shards, stream))

@@ -9,14 +9,13 @@ Allocated bytes follow the order of these calls; streams move only what is reser
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import FSDP2
 from trainledger.ledger.blocks import Walked
-from trainledger.ledger.book import Book, Spread
+from trainledger.ledger.book import Book, Made
 from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of, with_rows
@@ -42,23 +41,13 @@ class How:
     calls_head: bool
 
 
-@dataclass(slots=True)
 class Kept:
     """What stays from one micro-batch to the next: lines of gradients that are not reduced yet, by unit, each with its
     weight; and units whose weights are gathered."""
 
-    waiting: dict[Key, list[tuple[Weight, int]]] = field(default_factory=dict)
-    open: set[Key] = field(default_factory=set)
-
-
-class Streams(NamedTuple):
-    """Numbers of the streams on which gathers and reductions make their tensors."""
-
-    gather: int
-    reduce: int
-
-
-STREAMS = Streams(gather=1, reduce=2)
+    def __init__(self) -> None:
+        self.waiting: dict[Key, list[tuple[Weight, int]]] = {}
+        self.open: set[Key] = set()
 
 
 class Fsdp2(UnitHooks):
@@ -76,10 +65,12 @@ class Fsdp2(UnitHooks):
     # ---- the order of calls
 
     def ahead(self, at: int) -> Events:
+        """Gather and copy out what the piece reads."""
         keys = (*((ROOT_KEY,) if at == 0 else ()), *self.units.keys(at))
         return tuple(event for key in keys for event in (*self._unshard(key), *self._wait(key, True)))
 
     def passed(self, at: int) -> Events:
+        """Let go of what the piece read."""
         last = at == self.units.last
         events = [] if last or self.how.keeps else self._each(self._reshard, at)
         if last:
@@ -88,6 +79,7 @@ class Fsdp2(UnitHooks):
         return tuple(events)
 
     def behind(self, at: int) -> Events:
+        """Gather what the piece's backward reads, and the next."""
         if at == self.units.last:
             root = self._unshard(ROOT_KEY) + self._wait(ROOT_KEY, False)
             return tuple(root if self._late(at) else root + self._ahead_of(at))
@@ -96,6 +88,7 @@ class Fsdp2(UnitHooks):
         return tuple(events if again else events + self._ahead_of(at))
 
     def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
+        """Where a gather falls inside the piece's backward."""
         product = walked.products[1]
         if self._late(at) and product:
             return {product - 1: tuple(self._ahead_of(at))}  # as the gradient of the logits arrives
@@ -104,6 +97,7 @@ class Fsdp2(UnitHooks):
         return {}
 
     def ended(self) -> Events:
+        """Reduce what is left."""
         events = [*super().ended(), *self._last_input(), *(-line - 1 for line in self.sums)]
         self.sums = []
         return tuple(events)
@@ -234,13 +228,13 @@ class UnitLines:
     def cast(self, unit: Unit) -> int:
         """The shards in the dtype in which they are gathered."""
         name = f"cast of the shards of {unit.name}"
-        return self._flat(Account.GATHERED, name, self.size(unit), (self.how.compute, STREAMS.gather))
+        return self._flat(Account.GATHERED, name, self.size(unit), (self.how.compute, FSDP2.streams.gather))
 
     def gather(self, unit: Unit) -> int:
         """What all ranks' shards are gathered in."""
         size = self.size(unit) * self.how.ranks
         return self._flat(
-            Account.GATHERED, f"gathered weights of {unit.name}", size, (self.how.compute, STREAMS.gather)
+            Account.GATHERED, f"gathered weights of {unit.name}", size, (self.how.compute, FSDP2.streams.gather)
         )
 
     def copies(self, unit: Unit) -> list[int]:
@@ -265,14 +259,14 @@ class UnitLines:
     def reduced(self, unit: Unit, size: int) -> int:
         """The reduction's output, before it is cast to the shards' dtype."""
         name = f"reduced gradients of {unit.name}"
-        return self._flat(Account.REDUCTION, name, size, (self.how.reduce, STREAMS.reduce))
+        return self._flat(Account.REDUCTION, name, size, (self.how.reduce, FSDP2.streams.reduce))
 
     def gradient(self, unit: Unit, size: int) -> int:
         """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
         name = f"gradients of {unit.name}, this rank's part"
-        return self._flat(Account.GRADIENTS, name, size, (self.how.stored, STREAMS.reduce), self.how.ranks)
+        return self._flat(Account.GRADIENTS, name, size, (self.how.stored, FSDP2.streams.reduce), self.how.ranks)
 
     def _flat(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
         dtype, stream = made
         dims = (Axis(Dim.ELEMENTS, size),)
-        return self.book.tensor(account, name, dims, dtype, FSDP2.source, Spread(shards, stream))
+        return self.book.made(account, name, dims, Made(dtype, FSDP2.source, shards, stream))

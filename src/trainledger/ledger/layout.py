@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import NONE, Micro, arranged
-from trainledger.ledger.book import ACCUMULATE, MODELS, Spread
+from trainledger.ledger.book import ACCUMULATE, MODELS, Made
 from trainledger.ledger.fsdp2 import Fsdp2, How, Kept, UnitLines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
@@ -69,24 +70,32 @@ class Schedule:
         return [first, *between, *last]
 
 
+class Dtypes(NamedTuple):
+    """The dtypes in which weights, norms and master weights (None: there are none) are kept."""
+
+    weights: DType
+    norms: DType
+    master: DType | None = None
+
+
 class Layout:
     """Everything whole on every rank."""
 
-    def __init__(self, job: Job, schedule: Schedule, master: DType | None) -> None:
-        self.job, self.schedule, self.master = job, schedule, master
+    def __init__(self, job: Job, schedule: Schedule, kept: Dtypes) -> None:
+        self.job, self.schedule, self.kept = job, schedule, kept
         self.parameters = self.parameters_of()
 
     def parameters_of(self) -> tuple[Parameter, ...]:
         """What the optimizer updates, in the order of the model's parameters."""
         return tuple(
-            Parameter(self.local(weight), prefix + weight.name, self.master or self.stored(weight), count)
+            Parameter(self.local(weight), prefix + weight.name, self.kept.master or self.stored(weight), count)
             for prefix, weight, count in weights_of(self.job.model)
             if self.job.trained(weight)
         )
 
     def stored(self, weight: Weight) -> DType:
         """The dtype in which a weight is kept."""
-        return self.job.run.norms if weight.role is Role.NORM else self.job.run.stored
+        return self.kept.norms if weight.role is Role.NORM else self.kept.weights
 
     def local(self, weight: Weight) -> Weight:
         """The part of a weight that this rank's optimizer updates."""
@@ -102,9 +111,8 @@ class Layout:
         return lines + buffers_of(self.job)
 
     def _weight(self, prefix: str, weight: Weight) -> int:
-        held = self.held(weight)
-        name = prefix + weight.name
-        return self.job.book.tensor(Account.WEIGHTS, name, held.dims, self.stored(weight), MODELS, Spread(self.shards))
+        made = Made(self.stored(weight), MODELS, self.shards)
+        return self.job.book.made(Account.WEIGHTS, prefix + weight.name, self.held(weight).dims, made)
 
     @property
     def shards(self) -> int:
@@ -143,7 +151,7 @@ class Sharded(Layout):
 
     def __init__(self, job: Job, schedule: Schedule, units: Units, how: How) -> None:
         self.units, self.how = units, how
-        super().__init__(job, schedule, None)
+        super().__init__(job, schedule, Dtypes(how.stored, how.stored))
 
     def local(self, weight: Weight) -> Weight:
         """The rows of the first rank, which is the fullest."""

@@ -22,8 +22,8 @@ GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather
 @dataclass(frozen=True, slots=True)
 class Run:
     """The run of one rank: rules' setting, accumulation, recompute (`none`, `full`, `reentrant`; `selective`: of the
-    named modules of each layer; of every so many layers one), loss, switches; the dtypes in which weights and norms are
-    kept, where the setting has those in which they are read."""
+    named modules of each layer; of every so many layers one), loss, switches. The setting's dtypes are those
+    in which weights are read."""
 
     setting: Setting
     accumulation: int
@@ -34,8 +34,6 @@ class Run:
     keeps_logits: bool
     batch_tensors: int
     trainer: bool
-    stored: DType
-    norms: DType
     software: Software = field(default_factory=Software)
     modules: tuple[str, ...] = ()
     every: int = 1
@@ -93,8 +91,6 @@ def run_of(plan: Plan, architecture: str) -> Run:
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
-        stored=weights,
-        norms=norms,
         software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
     )
 

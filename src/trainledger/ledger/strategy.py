@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainledger.facts.dtypes import DTYPES, DType
-from trainledger.facts.sharding import FSDP2
+from trainledger.facts.sharding import FIRST, FSDP2, SECOND
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import Flat
 from trainledger.ledger.fsdp2 import How
-from trainledger.ledger.layout import Layout, Schedule, Sharded
+from trainledger.ledger.layout import Dtypes, Layout, Schedule, Sharded
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.micro import Job
@@ -17,7 +17,6 @@ from trainledger.ledger.units import units_of
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
-ONE, TWO = 1, 2  # versions of FSDP
 NO_WRAP = "NO_WRAP"
 EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
 KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under which gathered weights stay for backward
@@ -27,19 +26,26 @@ def layout_of(plan: Plan, job: Job, master: DType | None) -> Layout:
     """The layout of a resolved plan's model on one rank; `master`: dtype of master weights, None without."""
     schedule = _schedule(plan, job)
     wraps = str(plan.parallel.options.get("auto_wrap_policy", "")).upper() != NO_WRAP
-    if fsdp_of(plan) == TWO:
+    if fsdp_of(plan) == SECOND:
         return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job))
-    if fsdp_of(plan) == ONE:
+    if fsdp_of(plan) == FIRST:
         return FlatSharded(job, schedule, units_of(job.model, {}, wraps), _fsdp1(plan, job))
-    return Layout(job, replace(schedule, last_only=False), master)  # gradients stay where they are either way
+    whole = replace(schedule, last_only=False)  # gradients stay where they are either way
+    return Layout(job, whole, dtypes_of(plan, master))
+
+
+def dtypes_of(plan: Plan, master: DType | None = None) -> Dtypes:
+    """The dtypes in which a plan keeps weights and norms."""
+    weights = DTYPES[plan.precision.weights]
+    return Dtypes(weights, DTYPES[plan.precision.norms] if plan.precision.norms else weights, master)
 
 
 def fsdp_of(plan: Plan) -> int:
     """Which FSDP a plan runs: 1, 2, or 0 for none."""
     given = plan.parallel
     if given.strategy == "hsdp":
-        return int(given.options.get("fsdp_version") or TWO)
-    return {"fsdp2": TWO, "fsdp1": ONE, "fsdp1-noshard": ONE}.get(given.strategy, 0)
+        return int(given.options.get("fsdp_version") or SECOND)
+    return {"fsdp2": SECOND, "fsdp1": FIRST, "fsdp1-noshard": FIRST}.get(given.strategy, 0)
 
 
 def _schedule(plan: Plan, job: Job) -> Schedule:
@@ -55,7 +61,7 @@ def _fsdp2(plan: Plan, job: Job) -> How:
     keeps = not parallel.reshard_after_forward
     return How(
         ranks=degrees(plan).shard,
-        stored=job.run.stored,
+        stored=dtypes_of(plan).weights,
         compute=compute,
         reduce=DTYPES[precision.reduce] if precision.reduce else compute,
         keeps=keeps,
@@ -77,11 +83,12 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
     prefetch = str(options.get("backward_prefetch") or ("" if job.run.trainer else EARLY)).upper()
     return Flat(
         ranks=1 if whole else degrees(plan).shard,
-        stored=job.run.stored,
+        stored=dtypes_of(plan).weights,
         compute=compute,
         reduce=DTYPES[precision.reduce] if precision.reduce else compute,
         named=job.run.trainer if named is None else bool(named),
         keeps=not whole and (not parallel.reshard_after_forward or sharding in KEEPING),
+        forward=bool(options.get("forward_prefetch")),
         early=prefetch == EARLY,
         late=prefetch == LATE,
         reentrant=job.run.recompute == "reentrant",

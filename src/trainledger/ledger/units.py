@@ -89,11 +89,13 @@ class UnitHooks(Hooks):
         raise NotImplementedError
 
     def done(self, at: int, arrived: tuple[Arrived, ...]) -> tuple[int, ...]:
+        """Deal with a layer's gradients as it is left."""
         for one in arrived:
             self.arrived.setdefault(self.units.key(at, one.weight), []).append(one)
         return tuple(event for key in self.units.keys(at) if at for event in self.reduce(key))
 
     def ended(self) -> tuple[int, ...]:
+        """Deal with all others."""
         return tuple(event for key in (*self.units.keys(0), ROOT_KEY) for event in self.reduce(key))
 
 
