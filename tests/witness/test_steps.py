@@ -1,7 +1,7 @@
 """Whole steps of tiny models: the ledger's largest instant of every phase against the same run of real code.
 
-What a trace of the calls cannot see is left out of the ledger here: temporaries inside kernels, workspaces, ends of
-blocks. What the ledger leaves out is small and named in its assumptions: position ids and masks of packed sequences.
+Left out are workspaces, and temporaries inside kernels, which both sides have by the same rule; the rest agrees to the
+byte, as the allocator rounds it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trainledger.lines.stream import fold
 from trainledger.model.build import build
 from trainledger.plan.schema import Plan
 
-SLACK = 4 * 1024  # bytes of ids and scalars that the ledger does not list
+SCALAR = 512  # of micro-batches, each loss is divided: the ledger has one block for it and its part
 BASE = {"vocab_size": 512, "hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4}
 WIDE = {**BASE, "intermediate_size": 320}
 GROUPED = {**WIDE, "num_key_value_heads": 2}
@@ -104,5 +104,5 @@ def test_phases(name: str, kind: str, recompute: str, accumulation: int) -> None
     case = Case(batch=2, sequence=64, recompute=recompute, accumulation=accumulation, optimizer="adamw", **mixed)
     mine = ours(case.plan(MODELS[name]))
     real = theirs(record_of(MODELS[name], case))
-    for phase in ("forward", "backward", "optimizer"):
-        assert abs(mine[phase] - real[phase]) <= SLACK, (phase, mine[phase], real[phase], mine[phase] - real[phase])
+    short = SCALAR if accumulation > 1 else 0
+    assert mine == {phase: size - short for phase, size in real.items()}

@@ -11,14 +11,14 @@ from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
-from trainledger.ledger.edges import causal_mask, rotary_tables
+from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
 from trainledger.ledger.regions import regions_of
 from trainledger.ledger.rules import Frame, lower
 from trainledger.ledger.rules_liger import for_family
 from trainledger.ledger.run import Run
-from trainledger.ledger.tape import EXTERNAL, Prim, Tape
+from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.lines.kernel_choice import given_masks
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events, Segment
@@ -84,9 +84,7 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
     for name in IDS:
         names[name] = tape.outside(tokens, INT64, False)
-    tape.scope = "position ids"
-    positions = tape.fresh((Axis(Dim.ONE, 1), tokens[1]), INT64, False)
-    names["position_ids"] = tape.run(_source(positions))
+    position_ids(frame, model)
     lower(frame, model.prologue)
     hidden = names["h"]
     _masks(frame, model, tape.dtype[hidden])
@@ -233,8 +231,17 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], grad
     return Closing(walked, arriving, tuple(lines.values()))
 
 
-def _source(value: int) -> Prim:
-    return Prim("arange", (), (value,), (), (), ())
+def _started(closing: Closing) -> tuple[Events, Events]:
+    """The head's backward, and what comes at the end of all: the loss's own gradient, which `backward` made, dies.
+
+    Source: torch/autograd/__init__.py, backward (v2.13): its names hold what it hands to the engine.
+    """
+    if not closing.walked.trains:
+        return (), ()
+    dies = -closing.arriving - 1
+    behind = list(closing.walked.backward)
+    behind.remove(dies)
+    return (closing.arriving + 1, *behind), (dies,)
 
 
 def micro(job: Job, leaves: Leaves) -> Micro:
@@ -251,14 +258,14 @@ def micro(job: Job, leaves: Leaves) -> Micro:
     forward.append(Segment(LOSS, closing.walked.forward))
     loose = tuple(event for walked, count in layers for event in walked.loose * count)
     forward.append(Segment(LOSS, (*loose, *closing.walked.loose)))
-    started = (closing.arriving + 1, *closing.walked.backward) if closing.walked.trains else ()
+    started, held = _started(closing)
     kept = {name: line for name, line in opening.free.items() if name in saved}
     named = closing.named
     if job.run.recompute == "reentrant" and not job.run.trainer:
         # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
         kept, named = {}, (*named, *kept.values())
     backward = [Segment(f"{BACKWARD} of the loss", started), *_behind(layers, kept)]
-    backward.append(Segment(f"{BACKWARD} of the embedding", opening.walked.backward))
+    backward.append(Segment(f"{BACKWARD} of the embedding", (*opening.walked.backward, *held)))
     products = {started: 1 + closing.walked.products[1]} if closing.walked.products[1] else {}
     for walked in (opening.walked, *(walked for walked, _ in layers), closing.walked):
         for events, after in zip((walked.forward, walked.backward), walked.products, strict=True):
