@@ -54,7 +54,8 @@ NONE = Hooks()
 @dataclass(frozen=True, slots=True)
 class Pieces:
     """A micro-batch walked: the embedding, the layers in order, the head with its loss; the line of the loss's
-    gradient; lines of shared names that die with the first layer that saved them, by name."""
+    gradient, which lives through the whole backward; lines of shared names that die with the first layer that saved
+    them, by name."""
 
     opening: Walked
     layers: tuple[Walked, ...]
@@ -98,7 +99,8 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
     turns = list(zip(behind, reversed(layers), strict=True))
     backward = [Segment(f"{BACKWARD} of the loss", started.events), *_runs(turns, pieces.kept)]
     ended = _backward(opening, hooks, 0)
-    backward.append(Segment(f"{BACKWARD} of the embedding", (*ended.events, *hooks.ended())))
+    last_of_all = (-pieces.arriving - 1,) if closing.trains else ()
+    backward.append(Segment(f"{BACKWARD} of the embedding", (*ended.events, *hooks.ended(), *last_of_all)))
     products = {turn.events: turn.product for turn in (*ahead, head, started, *behind, ended) if turn.product}
     arrived = tuple(one for walked in (closing, *reversed(layers), opening) for one in walked.arrived)
     return Micro(tuple(forward), tuple(backward), named, products, arrived)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from trainledger.base.dims import Dim, Dims
 from trainledger.ledger.book import Book
+from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.regions import Region, run_back
 from trainledger.ledger.tape import EXTERNAL, Storage, Tape
@@ -205,7 +206,7 @@ class Walker:
         first = first_birth(forward.events, products(tape))
         behind = self._reentrant() if reentrant else self._stopped()
         used = {value for prim in tape.prims for value in prim.ins}
-        outside = frozenset(name for value, name in piece.outside.items() if value in used)
+        outside = frozenset(name for value, name in piece.outside.items() if value in used or name == POSITIONS)
         held = frozenset({tape.store[piece.source]})
         made = (first, behind.product)
         return Walked(ahead, behind.events, loose, outside, held, True, True, made, behind.arrived, behind.again)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64, DType
@@ -11,14 +11,14 @@ from trainledger.facts.kernels_attention import Kernel
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
-from trainledger.ledger.edges import causal_mask, rotary_tables
+from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
 from trainledger.ledger.regions import regions_of
 from trainledger.ledger.rules import Frame, lower
 from trainledger.ledger.rules_liger import for_family
 from trainledger.ledger.run import Run
-from trainledger.ledger.tape import EXTERNAL, Prim, Tape
+from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.lines.kernel_choice import given_masks
 from trainledger.lines.line import Account
 from trainledger.model.program import Attention, Block, Model, Weight
@@ -68,9 +68,7 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
     for name in IDS:
         names[name] = tape.outside(tokens, INT64, False)
-    tape.scope = "position ids"
-    positions = tape.fresh((Axis(Dim.ONE, 1), tokens[1]), INT64, False)
-    names["position_ids"] = tape.run(_source(positions))
+    position_ids(frame, model)
     lower(frame, model.prologue)
     hidden = names["h"]
     _masks(frame, model, tape.dtype[hidden])
@@ -193,8 +191,19 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], grad
     return Closing(walked, arriving, tuple(lines.values()))
 
 
-def _source(value: int) -> Prim:
-    return Prim("arange", (), (value,), (), (), ())
+def _held(closing: Closing) -> Walked:
+    """The head's backward without the end of the loss's own gradient: `backward`, which made it, names it to its end.
+
+    Source: torch/autograd/__init__.py, backward (v2.13).
+    """
+    walked, dies = closing.walked, -closing.arriving - 1
+    if not walked.trains:
+        return walked
+    gone = walked.backward.index(dies)
+    events = (*walked.backward[:gone], *walked.backward[gone + 1 :])
+    arrived = tuple(one._replace(at=one.at - (one.at > gone)) for one in walked.arrived)
+    ahead, product = walked.products
+    return replace(walked, backward=events, arrived=arrived, products=(ahead, product - (product > gone)))
 
 
 def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
@@ -211,4 +220,4 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     if job.run.recompute == "reentrant" and not job.run.trainer:
         # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
         kept, named = {}, (*named, *kept.values())
-    return Pieces(opening.walked, tuple(layers), closing.walked, closing.arriving, kept), named
+    return Pieces(opening.walked, tuple(layers), _held(closing), closing.arriving, kept), named

@@ -189,9 +189,10 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [_times_tensor(f, ins[0]) if tensor else aten.scale(t, ins[0])]
         case p.Dropout(chance):
             return [aten.dropout(t, ins[0], chance if f.setting.training else 0)]
-        case p.Embed(weight, per_batch):
+        case p.Embed(weight, per_batch, _, offset):
             shared = (Axis(Dim.ONE, 1), *dims[1:])
-            return [nn.embedding(t, ins[0], f.need(weight), dims if per_batch else shared)]
+            ids = aten.shift(t, ins[0]) if offset else ins[0]
+            return [nn.embedding(t, ids, f.need(weight), dims if per_batch else shared)]
         case p.Router() | p.Experts():
             return _routed(f, op.spec, ins)
         case _:

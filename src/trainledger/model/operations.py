@@ -101,11 +101,13 @@ class ActKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Rows of a table chosen by token, position or type ids. `per_batch` False: one row set shared by the batch."""
+    """Rows of a table chosen by token, position or type ids. `per_batch` False: one row set shared by the batch.
+    `offset`: a number is added to the ids first."""
 
     weight: Weight
     per_batch: bool = True
     ids: str = "input_ids"
+    offset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
