@@ -15,8 +15,8 @@ pytest.importorskip("torch")
 
 import torch
 
-from tests.witness.cuda_like import handlers
-from tests.witness.ledger import Ledger, Watcher, rounded
+from tests.witness.storages import Storages, Watching
+from trainledger.facts.allocator import CUDA
 from trainledger.ledger.operators import OperatorRun, operator_peak
 
 
@@ -66,24 +66,18 @@ class Attention(torch.nn.Module):
 
 def largest(forward: Callable[[Any], Any], x: Any, weights: Iterable[Any] = ()) -> int:
     """Bytes at the largest instant of the third repetition, `x` and weights included."""
-    ledger = Ledger()
+    storages, start = Storages(), 0
     outside = [x, *weights]
     for tensor in outside:
-        ledger.ignore(tensor)
-    start = 0
-    with Watcher(ledger, {}, handlers(), lambda: False):
+        storages.see(tensor, counted=False)
+    with Watching(storages):
         incoming = torch.randn_like(x)
         for _ in range(3):
-            start = len(ledger.events)
+            start = len(storages.events)
             result = forward(x)
             result.backward(incoming, retain_graph=True)
             del result
-    level = sum(rounded(event.size) for event in ledger.events[:start])
-    high = level
-    for event in ledger.events[start:]:
-        level += rounded(event.size)
-        high = max(high, level)
-    return high + sum(rounded(tensor.nbytes) for tensor in outside)
+    return storages.highest(start) + sum(CUDA.rounded(tensor.nbytes) for tensor in outside)
 
 
 def test_sparsemax() -> None:
@@ -99,5 +93,5 @@ def test_sparse_multi_token_attention(length: int) -> None:
     shape = {"B": 2, "C_in": 4, "C_out": 4, "K": 3, "groups": 1, "bias": True, "L": length}
     peak = operator_peak(OperatorRun("sparse_multi_token_attention", "torch", shape, "fp32"))
     weights = list(module.parameters())
-    spare = sum(rounded(weight.nbytes) for weight in weights)  # of the other implementation's module
+    spare = sum(CUDA.rounded(weight.nbytes) for weight in weights)  # of the other implementation's module
     assert peak == largest(module, x, weights) + spare
