@@ -6,7 +6,7 @@ multi-token attention; what kernels allocate inside themselves a dispatch mode c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -15,8 +15,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from tests.witness.runs import happened
-from trainledger.evidence.trace.live.session import FORWARD, INIT, Session, Where, without_storage
+from tests.witness.storages import Storages, Watching
 from trainledger.facts.allocator import CUDA
 from trainledger.ledger.operators import OperatorRun, operator_peak
 
@@ -65,40 +64,34 @@ class Attention(torch.nn.Module):
         return result
 
 
-def largest(forward: Callable[[Any], Any], shape: tuple[int, ...], module: Any = None) -> int:
-    """Bytes at the largest instant of the third repetition on an input of this shape, input and weights included."""
-    session = Session(Where())
-    if module is not None:
-        without_storage(module, session.mode)
-    with session.running():
-        session.enter(INIT)
-        x = torch.randn(shape, requires_grad=True)
+def largest(forward: Callable[[Any], Any], x: Any, weights: Iterable[Any] = ()) -> int:
+    """Bytes at the largest instant of the third repetition, `x` and weights included."""
+    storages, start = Storages(), 0
+    outside = [x, *weights]
+    for tensor in outside:
+        storages.see(tensor, counted=False)
+    with Watching(storages):
         incoming = torch.randn_like(x)
-        for step in range(1, 4):
-            session.enter(FORWARD, step)
+        for _ in range(3):
+            start = len(storages.events)
             result = forward(x)
             result.backward(incoming, retain_graph=True)
             del result
-        session.keep((x, incoming))
-    record = session.record()
-    level = high = 0
-    for moment, events in record.stretches:
-        for one in happened(record, events):
-            level += 0 if one.inside else one.size
-            high = max(high, level) if moment.startswith("step 3") else high
-    weights = () if module is None else module.parameters()
-    return high + sum(CUDA.rounded(weight.nbytes) for weight in weights)
+    return storages.highest(start) + sum(CUDA.rounded(tensor.nbytes) for tensor in outside)
 
 
 def test_sparsemax() -> None:
+    x = torch.randn(256, 512, requires_grad=True)
     run = OperatorRun("sparsemax", "torch", {"B": 1, "T": 256, "V": 512}, "fp32")
-    assert operator_peak(run) == largest(sparsemax, (256, 512))
+    assert operator_peak(run) == largest(sparsemax, x)
 
 
 @pytest.mark.parametrize("length", [32, 64, 128])
 def test_sparse_multi_token_attention(length: int) -> None:
     module = Attention(4, 3)
+    x = torch.randn(2, 4, length, length, requires_grad=True)
     shape = {"B": 2, "C_in": 4, "C_out": 4, "K": 3, "groups": 1, "bias": True, "L": length}
     peak = operator_peak(OperatorRun("sparse_multi_token_attention", "torch", shape, "fp32"))
-    spare = sum(CUDA.rounded(weight.nbytes) for weight in module.parameters())  # of the other implementation's module
-    assert peak == largest(module, (2, 4, length, length), module) + spare
+    weights = list(module.parameters())
+    spare = sum(CUDA.rounded(weight.nbytes) for weight in weights)  # of the other implementation's module
+    assert peak == largest(module, x, weights) + spare

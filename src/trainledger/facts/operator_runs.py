@@ -15,6 +15,8 @@ class Harness:
     graph is kept through backward. `returns`: gradients are returned (torch.autograd.grad), not accumulated.
     `architecture`: of the card it ran on, where its records name none. `modes`: a forward alone is measured in a
     process that never made a gradient; otherwise every row is of forward and backward, whatever it is called.
+    `single`: the peak is kept as MiB in a float32 tensor, and printed from it. `warm`: the script measured speed at
+    every size first, so that blocks are cut from larger cached ones; otherwise large ones fill segments of their own.
     """
 
     modules: int
@@ -23,6 +25,8 @@ class Harness:
     returns: bool = False
     architecture: str = ""
     modes: bool = False
+    single: bool = True
+    warm: bool = False
 
 
 def _liger(name: str, read: bool = False) -> Source:
@@ -32,7 +36,7 @@ def _liger(name: str, read: bool = False) -> Source:
 
 
 HARNESSES: dict[str, Harness] = {
-    "cross_entropy": Harness(0, True, _liger("cross_entropy")),
+    "cross_entropy": Harness(0, False, _liger("cross_entropy", True)),
     "rms_norm": Harness(2, True, _liger("rms_norm", True)),
     "fused_add_rms_norm": Harness(4, False, _liger("fused_add_rms_norm", True)),
     "layer_norm": Harness(2, True, _liger("layer_norm", True)),
@@ -51,7 +55,7 @@ HARNESSES: dict[str, Harness] = {
     "megatron_rms_norm": Harness(1, False, _liger("megatron_rms_norm", True)),
     "fused_moe": Harness(1, True, _liger("fused_moe", True), modes=True),
     "megatron_swiglu": Harness(0, False, _liger("megatron_swiglu", True)),
-    "fused_linear_cross_entropy": Harness(2, False, _liger("fused_linear_cross_entropy")),
+    "fused_linear_cross_entropy": Harness(2, False, _liger("fused_linear_cross_entropy"), warm=True),
     "linear_cross_entropy": Harness(
         0,
         False,
@@ -62,5 +66,15 @@ HARNESSES: dict[str, Harness] = {
             "d42911f9b1; 7855e18b7",
         ),
         architecture="sm90",
+        single=False,
     ),
+    "kl_div": Harness(0, True, _liger("kl_div", True)),
+    "jsd": Harness(0, True, _liger("jsd", True)),
+    "tvd": Harness(0, True, _liger("tvd", True)),
+    "softmax": Harness(0, True, _liger("softmax", True)),
+    # both modules share their weights' storage
+    "fused_linear_jsd": Harness(1, False, _liger("fused_linear_jsd", True), warm=True),
+    "fused_linear_orpo_loss": Harness(2, False, _liger("orpo_loss", True), warm=True),
+    "fused_linear_cpo_loss": Harness(2, False, _liger("cpo_loss", True), warm=True),
+    "fused_linear_simpo_loss": Harness(2, False, _liger("simpo_loss", True), warm=True),
 }

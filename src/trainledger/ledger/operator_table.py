@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainledger.ledger import (
+    operator_divergence,
     operator_embedding,
     operator_gated,
     operator_heads,
+    operator_losses,
     operator_moe,
     operator_neighborhood,
     operator_norms,
+    operator_preferences,
     operator_rope,
     operator_sparse,
     operator_writers,
@@ -27,4 +30,7 @@ WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     **operator_gated.WRITERS,
     **operator_rope.WRITERS,
     **operator_moe.WRITERS,
+    **operator_losses.WRITERS,
+    **operator_divergence.WRITERS,
+    **operator_preferences.WRITERS,
 }
