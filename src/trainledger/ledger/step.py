@@ -23,7 +23,7 @@ from trainledger.ledger.run import Run
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Events, Segment
-from trainledger.model.program import Linear, Model, Role, Weight
+from trainledger.model.program import Linear, Model, Weight
 
 STEPS = ("step 1", "step 2")
 INIT, CLIP, OPTIMIZER = "init", "clip", "optimizer"
@@ -120,7 +120,7 @@ class _Steps:
             if job.trained(weight)
         )
         kept = () if extras.passing else self.parameters
-        self.gradients = [(self._like(Account.GRADIENTS, one, job.run.gradients), one.count) for one in kept]
+        self.gradients = [(self._like(Account.GRADIENTS, one, _gradient(job.run, one)), one.count) for one in kept]
         self.buckets: list[tuple[int, int]] = []
         self.work = job.book.add(
             Line(
@@ -248,7 +248,12 @@ def with_workspace(segments: list[Segment], products: Mapping[Events, int], line
 
 def dtype_of_weight(run: Run, weight: Weight) -> DType:
     """The dtype in which a weight is kept."""
-    return run.setting.norms if weight.role is Role.NORM else run.setting.weights
+    return run.setting.dtype_of(weight)
+
+
+def _gradient(run: Run, one: Parameter) -> DType:
+    """The dtype of a gradient that stays; a module trained whole beside an adapter has that of its own weight."""
+    return one.dtype if one.weight.tuned and one.weight.dtype is None else run.gradients
 
 
 def compose(job: Job, updates: Updates, extras: Extras) -> list[Segment]:
