@@ -18,8 +18,8 @@ from trainledger.facts.devices import device_from
 from trainledger.facts.overheads import REPLAYED_RESERVED
 from trainledger.ledger.rank import Ledger, rank_ledger
 from trainledger.lines.line import Account
-from trainledger.model.build import build
-from trainledger.model.counts import active, total, trainable
+from trainledger.model.build import model_of
+from trainledger.model.counts import active, total, trainable, tuned
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees, global_batch
 from trainledger.plan.schema import Plan
@@ -65,7 +65,7 @@ def estimate(plan: Plan) -> Estimate:
     Raises InputError naming every key that this version cannot estimate, or that the model cannot have.
     """
     check(plan)
-    model = build(plan.keys())
+    model = model_of(plan)
     check_model(plan, model)
     device = device_of(plan)
     architecture = architecture_of(device)
@@ -77,7 +77,9 @@ def estimate(plan: Plan) -> Estimate:
     return Estimate(
         plan=plan,
         model=model,
-        parameters=Parameters(total(model), trainable(model, plan.trainable), active(model)),
+        parameters=Parameters(
+            total(model), tuned(model) if plan.adapter else trainable(model, plan.trainable), active(model)
+        ),
         ledger=run.ledger if run else ledger,
         peak=peaks[0],
         steps=peaks[1],

@@ -26,7 +26,7 @@ from trainledger.facts.versions import parse_version
 from trainledger.ledger.rank import Ledger, extras_of
 from trainledger.ledger.run import run_of
 from trainledger.lines.line import Account
-from trainledger.model.build import build
+from trainledger.model.build import model_of
 from trainledger.model.counts import active
 from trainledger.model.program import Head, Model, Role, Weight
 from trainledger.plan.degrees import degrees, global_batch
@@ -144,7 +144,7 @@ def answer_of(plan: Plan, traced: Trace, conf: Conf) -> Estimate:
 def _model(plan: Plan, record: Record) -> Model:
     """The model as the formulas know it; of a family that they do not, its weights alone, as traced."""
     try:
-        return build(plan.keys())
+        return model_of(plan)
     except InputError:
         weights = tuple(
             Weight(one.module, tuple(Axis(Dim.ELEMENTS, size) for size in one.shape), Role.MATRIX)

@@ -24,10 +24,12 @@ from trainledger.facts.default_words import (
     V5,
     framework,
 )
+from trainledger.facts.defaults_adapter import TARGETS
 from trainledger.facts.defaults_scope import PARALLEL, SCOPE
 from trainledger.facts.defaults_training import PRECISION, UPDATE
 
 REST = (
+    *TARGETS,
     DefaultRow("adapter.r", 8, "r = 8", LORA, (("adapter.kind", ("lora", "dora", "adalora")),)),
     DefaultRow("adapter.dropout", 0.0, "no dropout", LORA, (("adapter.kind", GIVEN),)),
     DefaultRow(

@@ -16,7 +16,6 @@ from trainledger.facts.default_words import (
     MEGATRON_OPTIM,
     MEGATRON_STRATEGIES,
     MEGATRONS,
-    PEFT,
     TITAN,
     TITANS,
     TORCH_OPTIM,
@@ -27,6 +26,7 @@ from trainledger.facts.default_words import (
     ZERO,
     framework,
 )
+from trainledger.facts.defaults_adapter import ADAPTER_DTYPES
 
 PRECISION = (
     DefaultRow(
@@ -69,13 +69,7 @@ PRECISION = (
         (("precision.autocast", (True,)), ("precision.weights", ("fp32",))),
     ),
     DefaultRow("precision.compute", Follows("precision.weights"), "products read the weights as they are", FORMAT),
-    DefaultRow(
-        "adapter.dtype",
-        "fp32",
-        "autocast_adapter_dtype casts 16-bit adapters to float32",
-        PEFT,
-        (("adapter.kind", GIVEN),),
-    ),
+    *ADAPTER_DTYPES,
     DefaultRow(
         "precision.gradients",
         Follows("adapter.dtype"),

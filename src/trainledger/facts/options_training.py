@@ -89,6 +89,18 @@ TRAINING_ROWS: tuple[Row, ...] = (
             ("optim_bits", COUNT, EITHER),
         ),
     ),
+    *counted(
+        ADAPTER,
+        PEFT,
+        (
+            ("bias", TEXT),
+            ("lora_bias", BOOL),
+            ("layers_to_transform", Kind.ANY),
+            ("rank_pattern", Kind.ANY),
+            ("exclude_modules", Kind.ANY),
+            ("autocast_adapter_dtype", BOOL),
+        ),
+    ),
     *harmless(
         ADAPTER, PEFT, (("lora_alpha", NUMBER), ("alpha", NUMBER), ("use_rslora", BOOL), ("init_weights", Kind.ANY))
     ),
@@ -96,11 +108,7 @@ TRAINING_ROWS: tuple[Row, ...] = (
         ADAPTER,
         PEFT,
         (
-            ("bias", TEXT, LOW),
-            ("lora_bias", BOOL, LOW),
-            ("layers_to_transform", Kind.COUNTS, HIGH),
             ("layers_pattern", Kind.ANY, HIGH),
-            ("rank_pattern", Kind.ANY, EITHER),
             ("init_lora_weights", Kind.ANY, EITHER),
             ("target_parameters", TEXTS, LOW),
             ("trainable_token_indices", Kind.ANY, LOW),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft"),
+    "adapter.kind": ("lora", "dora"),
     "parallel.strategy": ("none", "ddp", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
     "stack.framework": ("transformers",),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),

@@ -148,6 +148,13 @@ def add(t: Tape, x: int, y: int, name: str = "sum") -> int:
     return t.run(Prim("add", (x, y), (out,), (), gradients(t, (x, y), dims, dtype, passed=True), ()))
 
 
+def add_into(t: Tape, x: int, y: int) -> int:
+    """x += y: the sum lies where x lay; y's gradient is the incoming one, cast where the dtypes differ."""
+    out = t.alias(x)
+    t.grad[out] = t.grad[x] or t.grad[y]
+    return t.run(Prim("add_", (x, y), (out,), (), gradients(t, (x, y), t.dims[x], t.dtype[x], passed=True), ()))
+
+
 def sub(t: Tape, x: int, y: int) -> int:
     """x - y; the gradient passes to x, and is negated at full size for y before it is reduced."""
     dims, dtype = broadcast(t.dims[x], t.dims[y]), promote(t.dtype[x], t.dtype[y])

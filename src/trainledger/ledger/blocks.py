@@ -17,10 +17,11 @@ from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.regions import Region, run_back
 from trainledger.ledger.tape import EXTERNAL, Storage, Tape
-from trainledger.ledger.walk import Forward, early_stop, first_birth, products, run_forward
+from trainledger.ledger.walk import Events, Forward, early_stop, first_birth, products, run_forward
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
 
+LEAF = "made to need a gradient: a leaf of the graph, which holds it"
 WHOLE = "one per trained weight, from its first backward until it is set to none"
 LeafMaker = Callable[[Backward], LeafRule]
 
@@ -47,7 +48,8 @@ class Piece:
     """A tape with its edges: input and output values, outside values by name, and the lines of what passes edges.
 
     `known`: lines of storages shared with other pieces; `arriving` and `leaving`: lines of the output's and of the
-    input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient.
+    input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient. `leaf`: a value that was made
+    to need a gradient, so that the graph holds it and it holds its gradient: both outlive the piece (EXTERNAL: none).
     """
 
     tape: Tape
@@ -58,6 +60,12 @@ class Piece:
     arriving: int
     leaving: int
     outside: dict[int, str]
+    leaf: int = EXTERNAL
+
+    @property
+    def left(self) -> frozenset[int]:
+        """The value that outlives the backward."""
+        return frozenset({self.leaf} - {EXTERNAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,7 @@ class Walked:
     the output needs a gradient (without, nothing runs backward). `products`: how many events there are up to the first
     result of a matrix product, forward and backward (0: there is none). `arrived`: parameters in the order in which
     their gradients are whole. `again`: how many events of backward belong to a forward that runs again at its start.
+    `stays`: the leaf and its gradient.
     """
 
     forward: tuple[int, ...]
@@ -80,6 +89,7 @@ class Walked:
     products: tuple[int, int]
     arrived: tuple[Arrived, ...] = ()
     again: int = 0
+    stays: tuple[int, ...] = ()
 
 
 class _Lines:
@@ -176,8 +186,9 @@ class Walker:
         """No recompute but of `regions`. Values in `keep` outlive the forward: a caller's name still holds them."""
         piece, tape = self.piece, self.piece.tape
         casts = frozenset(tape.cached.values())
-        forward = run_forward(tape, casts | keep | {piece.target}, True, None, regions)
+        forward = run_forward(tape, casts | keep | piece.left | {piece.target}, True, None, regions)
         self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
+        self._name_leaf()
         ahead = self.lines.read(forward.events)
         loose = self._loose(casts, forward)
         outside = frozenset(piece.outside[value] for value in forward.outside if value in piece.outside)
@@ -191,7 +202,20 @@ class Walker:
             self.lines.known.pop(storage, None)
         behind = self._backward(back, 0, again)
         made = (first, behind.product)
-        return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived)
+        stays = self._stays(back)
+        return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, stays=stays)
+
+    def _name_leaf(self) -> None:
+        """The line of a leaf that no other piece knows."""
+        for storage in {self.piece.tape.store[value] for value in self.piece.left} - set(self.lines.known):
+            made = self.piece.tape.storages[storage]
+            self.lines.known[storage] = self.book.storage(Account.ACTIVATIONS, made.name, made, LEAF)
+
+    def _stays(self, back: Backward) -> tuple[int, ...]:
+        """The lines of a leaf and of its gradient."""
+        tape = self.piece.tape
+        found = [storage for value in self.piece.left for storage in (tape.store[value], back.grads[value])]
+        return tuple(self.lines.of(storage) for storage in found)
 
     def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset()) -> Walked:
         """The whole piece is recomputed in backward; its input and the outside values it reads are kept till then."""
@@ -221,7 +245,7 @@ class Walker:
         back.events += again.events
         started = len(back.events)
         back.run(saving[0], saving[-1] + 1)
-        back.events.append(-tape.store[piece.source] - 1)
+        back.events += self._input_ends()
         back.run(0, saving[0])
         return self._again(back, again, started)
 
@@ -232,8 +256,13 @@ class Walker:
         back.events += again.events
         back.run(0, len(tape.prims))
         back.release(back.first)
-        back.events += [-tape.store[piece.target] - 1, -tape.store[piece.source] - 1]
+        back.events += [-tape.store[piece.target] - 1, *self._input_ends()]
         return self._again(back, again, len(again.events))
+
+    def _input_ends(self) -> Events:
+        """The checkpoint lets go of the input, which dies unless the graph holds it too."""
+        piece = self.piece
+        return [] if piece.source == piece.leaf else [-piece.tape.store[piece.source] - 1]
 
     def _again(self, back: Backward, again: Forward, started: int) -> Behind:
         self.lines = _Lines(self.book, self.piece)
@@ -247,7 +276,8 @@ class Walker:
 
     def _back(self, forward: Forward, named: bool = False, extra: int = 0) -> Backward:
         tape, piece = self.piece.tape, self.piece
-        still = frozenset({tape.store[piece.source], tape.store[piece.target]}) if named else frozenset()
+        values = {piece.source, piece.target} if named else piece.left
+        still = frozenset(tape.store[value] for value in values)
         back = Backward(tape, dict(forward.held), still)
         back.leaf = self.leaf(back)
         back.seed(piece.target, "incoming gradient", extra)

@@ -100,7 +100,8 @@ class Backward:
             self._node(prims[at], handed if at == first else ())
 
     def _node(self, prim: Prim, handed: Sequence[int]) -> None:
-        incoming = [self.grads.pop(value, EXTERNAL) for value in prim.outs]
+        leaves = self.tape.leaves  # a leaf keeps its gradient
+        incoming = [EXTERNAL if value in leaves else self.grads.pop(value, EXTERNAL) for value in prim.outs]
         arrived = [storage for storage in incoming if storage != EXTERNAL]
         new = self._function(prim, incoming) if arrived else []
         for storage in arrived:

@@ -95,7 +95,7 @@ class Layout:
 
     def stored(self, weight: Weight) -> DType:
         """The dtype in which a weight is kept."""
-        return self.kept.norms if weight.role is Role.NORM else self.kept.weights
+        return weight.dtype or (self.kept.norms if weight.role is Role.NORM else self.kept.weights)
 
     def local(self, weight: Weight) -> Weight:
         """The part of a weight that this rank's optimizer updates."""
@@ -125,13 +125,12 @@ class Layout:
 
     def gradients(self) -> Copies:
         """Gradients that stay until they are set to none."""
-        return [
-            (
-                self.job.book.tensor(Account.GRADIENTS, one.name, one.weight.dims, self.job.run.gradients, ACCUMULATE),
-                one.count,
-            )
-            for one in self.parameters
-        ]
+        book, lines = self.job.book, Copies()
+        for one in self.parameters:  # a module trained whole beside an adapter has its own dtype
+            own = one.weight.tuned and one.weight.dtype is None
+            dtype = one.dtype if own else self.job.run.gradients
+            lines.append((book.tensor(Account.GRADIENTS, one.name, one.weight.dims, dtype, ACCUMULATE), one.count))
+        return lines
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""

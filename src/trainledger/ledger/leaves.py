@@ -66,12 +66,14 @@ class Leaves:
                 for _ in range(self.stepping)
             ]
             return [*(one + 1 for one in made), *(-one - 1 for one in made), -storage - 1]
-        if back.tape.storages[storage].dtype == self.dtype and storage not in back.given:
+        own = back.tape.storages[storage].dtype
+        dtype = own if weight.tuned and weight.dtype is None else self.dtype
+        if own == dtype and storage not in back.given:
             back.owned[storage] = weight
             return []
-        if back.tape.storages[storage].dtype == self.dtype:
+        if own == dtype:
             return []
-        kept = back.foreign(weight.dims, self.dtype, weight.name)
+        kept = back.foreign(weight.dims, dtype, weight.name)
         back.arrived[-1] = back.arrived[-1]._replace(storage=kept)
         back.owned[kept] = weight
         return [kept + 1, -storage - 1]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
+from trainledger.facts.peft import scales_inside
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
@@ -15,7 +16,7 @@ from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
 from trainledger.ledger.regions import regions_of
-from trainledger.ledger.rules import Frame, lower
+from trainledger.ledger.rules import Frame, asked, lower
 from trainledger.ledger.rules_liger import for_family
 from trainledger.ledger.run import Run
 from trainledger.ledger.tape import EXTERNAL, Tape
@@ -61,6 +62,11 @@ class Opening:
     shared: dict[str, int]
     free: dict[str, int]
 
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the hidden state itself is a leaf of the graph."""
+        return self.frame.names["h"] in self.frame.tape.leaves
+
 
 def _opening(job: Job, leaves: Leaves) -> Opening:
     frame, model, setting = job.frame(), job.model, job.run.setting
@@ -69,16 +75,17 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     for name in IDS:
         names[name] = tape.outside(tokens, INT64, False)
     position_ids(frame, model)
-    lower(frame, model.prologue)
+    scaled = scales_inside(model.family, setting.transformers)
+    lower(frame, asked(model.prologue, scaled) if job.run.asks_inputs(model) else model.prologue)
     hidden = names["h"]
     _masks(frame, model, tape.dtype[hidden])
     rotary_tables(frame, model, tape.dtype[hidden])
-    shared = {name: value for name, value in names.items() if name not in (*IDS, "h")}
+    shared = {name: value for name, value in names.items() if name not in (*IDS, "h") and value not in tape.leaves}
     lines = {name: job.line(Account.ACTIVATIONS, name, frame, value) for name, value in shared.items()}
     line = job.line(Account.ACTIVATIONS, "hidden states", frame, hidden)
     slope = job.line(Account.BACKWARD, "gradient of hidden states", frame, hidden)
     known = {tape.store[hidden]: line} | {tape.store[shared[name]]: number for name, number in lines.items()}
-    piece = Piece(tape, EXTERNAL, hidden, "", known, slope, slope, {})
+    piece = Piece(tape, EXTERNAL, hidden, "", known, slope, slope, {}, next(iter(tape.leaves), EXTERNAL))
     walked = Walker(job.book, piece, leaves.last).plain(frozenset(shared.values()))
     free = {name: number for name, number in lines.items() if tape.store[shared[name]] not in walked.held}
     return Opening(frame, walked, line, slope, lines, free)
@@ -132,7 +139,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Walked:
     tape.end([source, *tape.cached.values(), *(value for value in frame.names.values() if value != target)])
     known = {tape.store[source]: opening.hidden, tape.store[target]: opening.hidden}
     prefix = f"{block.name}.*."
-    piece = Piece(tape, source, target, prefix, known, opening.gradient, opening.gradient, outside)
+    leaf = source if kind.first and opening.is_leaf else EXTERNAL
+    piece = Piece(tape, source, target, prefix, known, opening.gradient, opening.gradient, outside, leaf)
     walker = Walker(job.book, piece, leaves.first)
     keep = frozenset({source}) if kind.first else frozenset()
     if kind.recompute == "none":
@@ -212,7 +220,7 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     layers = _layers(job, opening, leaves)
     saved = frozenset().union(*(walked.outside for walked in layers))
     ending = [line for name, line in opening.free.items() if name not in saved]
-    if not layers[0].keeps_input:
+    if not layers[0].keeps_input and not opening.is_leaf:
         ending.append(opening.hidden)
     closing = _closing(job, opening, leaves, ending, layers[-1].trains)
     kept = {name: line for name, line in opening.free.items() if name in saved}
@@ -220,4 +228,9 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     if job.run.recompute == "reentrant" and not job.run.trainer:
         # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
         kept, named = {}, (*named, *kept.values())
-    return Pieces(opening.walked, tuple(layers), _held(closing), closing.arriving, kept), named
+    first = opening.walked
+    if job.run.trainer:
+        first = replace(first, backward=(*first.backward, *(-line - 1 for line in first.stays)))
+    else:
+        named = (*named, *first.stays)
+    return Pieces(first, tuple(layers), _held(closing), closing.arriving, kept), named

@@ -65,6 +65,8 @@ def runs_eager(plan: Plan, model: Model) -> bool:
 
 def trained_of(plan: Plan, model: Model) -> Trained:
     """Which weights are trained: a function of a weight. A tied head's name means the embedding it shares."""
+    if plan.adapter is not None:
+        return lambda weight: weight.tuned
     chosen = plan.trainable
     if chosen in ("all", "none"):
         return lambda weight: chosen == "all"

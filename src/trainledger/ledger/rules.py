@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.ledger import aten, attention, experts, nn, rotary, rules_liger
+from trainledger.ledger import adapters, aten, attention, experts, nn, rotary, rules_liger
 from trainledger.ledger.activations import activation
 from trainledger.ledger.fused import Site
 from trainledger.ledger.software import Software
@@ -35,6 +35,10 @@ class Setting:
     fallback_kernels: bool = False
     transformers: str = ""
     masked: bool = False
+
+    def dtype_of(self, weight: Weight) -> DType:
+        """The dtype in which a weight is kept."""
+        return weight.dtype or (self.norms if weight.role is p.Role.NORM else self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class Frame:
         if weight is None:
             return None
         if weight not in self.params:
-            dtype = self.setting.norms if weight.role is p.Role.NORM else self.setting.weights
+            dtype = self.setting.dtype_of(weight)
             self.params[weight] = self.tape.outside(weight.dims, dtype, self.trained(weight), weight)
         return self.params[weight]
 
@@ -165,14 +169,42 @@ def _times_tensor(f: Frame, x: int) -> int:
     return aten.mul(f.tape, x, f.tape.outside((), f.setting.weights, False), "scaled")
 
 
+def _linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
+    tokens = f.tape.dims[x][: len(f.dims(()))]
+    dims = (*tokens, *tail)
+    kind = nn.conv1d if spec.conv1d else nn.flat_linear if spec.flat else nn.linear
+
+    def base() -> int:
+        return kind(f.tape, x, dims, f.need(spec.weight), f.param(spec.bias))
+
+    return base() if spec.adapter is None else adapters.linear(f.tape, base, _call(f, spec, x, (tokens, tail)))
+
+
+def _embedding(f: Frame, spec: p.Embed, ids: int, dims: Dims) -> int:
+    if spec.offset:
+        ids = aten.shift(f.tape, ids)
+    rows = nn.embedding(f.tape, ids, f.need(spec.weight), dims)
+    if spec.adapter is None:
+        return rows
+    return adapters.embedding(f.tape, rows, _call(f, spec, ids, (dims[:-1], dims[-1:])))
+
+
+def _call(f: Frame, spec: p.Linear | p.Embed, x: int, dims: tuple[Dims, Dims]) -> adapters.Call:
+    low = spec.adapter
+    assert low is not None
+    tokens, tail = dims
+    values = adapters.Low(f.need(low.down), f.need(low.up), f.param(low.bias), f.param(low.magnitude))
+    chance = low.dropout if f.setting.training else 0
+    own = f.need(spec.weight), f.param(getattr(spec, "bias", None))
+    return adapters.Call(x, tokens, tail, values, chance, f.software.release("peft"), *own)
+
+
 def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
     """The operation's primitives on the tape; returns the values of its `outs`."""
     t, dims = f.tape, f.dims(op.dims)
     match op.spec:
-        case p.Linear(weight, bias, conv1d, flat):
-            kind = nn.conv1d if conv1d else nn.flat_linear if flat else nn.linear
-            rows = t.dims[ins[0]][: len(dims) - len(op.dims)]
-            return [kind(t, ins[0], (*rows, *op.dims), f.need(weight), f.param(bias))]
+        case p.Linear():
+            return [_linear(f, op.spec, ins[0], op.dims)]
         case p.Norm():
             return [_norm(f, op.spec, ins[0])]
         case p.Rope():
@@ -189,10 +221,8 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [_times_tensor(f, ins[0]) if tensor else aten.scale(t, ins[0])]
         case p.Dropout(chance):
             return [aten.dropout(t, ins[0], chance if f.setting.training else 0)]
-        case p.Embed(weight, per_batch, _, offset):
-            shared = (Axis(Dim.ONE, 1), *dims[1:])
-            ids = aten.shift(t, ins[0]) if offset else ins[0]
-            return [nn.embedding(t, ids, f.need(weight), dims if per_batch else shared)]
+        case p.Embed():
+            return [_embedding(f, op.spec, ins[0], dims if op.spec.per_batch else (Axis(Dim.ONE, 1), *dims[1:]))]
         case p.Router() | p.Experts():
             return _routed(f, op.spec, ins)
         case _:
@@ -227,6 +257,16 @@ def _shaped(f: Frame, op: Op, x: int) -> list[int]:
             raise TypeError(f"no rule for {type(op.spec).__name__}")
 
 
+def asked(ops: tuple[Op, ...], inside: bool) -> tuple[Op, ...]:
+    """The prologue whose word embedding's result is made to need a gradient, as `enable_input_require_grads` does.
+    `inside`: what the model does to the rows at once is done by the embedding's own module."""
+    first = next((at for at, op in enumerate(ops) if op.ins == ("input_ids",)), -1)
+    if first < 0:
+        return ops
+    last = max(at for at, op in enumerate(ops) if at == first or (inside and op.name == ops[first].name))
+    return (*ops[:last], replace(ops[last], asked=True), *ops[last + 1 :])
+
+
 def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
     """Write the operations on the frame's tape, in order; names bound at the end stay bound."""
     tape, names = frame.tape, frame.names
@@ -236,6 +276,9 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
         tape.scope, first = op.name, len(tape.prims)
         outs = _apply(frame, op, [names[name] for name in op.ins])
         frame.marks.append((op.name, first, len(tape.prims)))
+        if op.asked and not tape.grad[outs[0]]:
+            tape.grad[outs[0]] = True
+            tape.leaves.add(outs[0])
         gone = [names.pop(name) for name in op.drop]
         for name, value in zip(op.outs, outs, strict=True):
             if name in names:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
+from trainledger.facts.peft import INPUT_GRADIENTS
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.rules import Setting
 from trainledger.ledger.software import Software
-from trainledger.model.program import Role
+from trainledger.model.counts import has_tuned
+from trainledger.model.program import Model, Role
 from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
@@ -50,6 +52,13 @@ class Run:
             return ()
         known = at_least(releases.get("transformers"), DECAY_GROUPS.since) or family not in DECAY_GROUPS.unknown
         return (Role.BIAS, Role.NORM) if known else (Role.BIAS,)
+
+    def asks_inputs(self, model: Model) -> bool:
+        """Whether the embedding's rows are made to need a gradient: where layers are recomputed, by PEFT, and by
+        Transformers itself from 5.0 on."""
+        if self.recompute not in ("full", "reentrant"):
+            return False
+        return has_tuned(model) or at_least(self.setting.transformers or None, INPUT_GRADIENTS.since)
 
     @property
     def residual(self) -> DType:
@@ -90,7 +99,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
-        trainer=TRAINER_BATCH.package in stack.versions,
+        trainer=TRAINER_BATCH.package in stack.versions or "batch_tensors" in options,
         software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
     )
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.sharding import FIRST, FSDP2, SECOND
+from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import Flat
 from trainledger.ledger.fsdp2 import How
@@ -48,9 +49,14 @@ def fsdp_of(plan: Plan) -> int:
     return {"fsdp2": SECOND, "fsdp1": FIRST, "fsdp1-noshard": FIRST}.get(given.strategy, 0)
 
 
+def _accelerated(plan: Plan) -> bool:
+    """Whether accelerate prepares the model, with defaults of its own."""
+    return TRAINER_BATCH.package in plan.stack.versions
+
+
 def _schedule(plan: Plan, job: Job) -> Schedule:
     given = plan.parallel.options.get("no_sync")
-    last_only = job.run.trainer if given is None else bool(given)
+    last_only = _accelerated(plan) if given is None else bool(given)
     return Schedule(job.run.accumulation, last_only, job.run.keeps_gradients)
 
 
@@ -80,13 +86,13 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
     sharding = str(options.get("sharding_strategy", "")).upper()
     whole = parallel.strategy == "fsdp1-noshard" or sharding == "NO_SHARD"
     named = options.get("use_orig_params")
-    prefetch = str(options.get("backward_prefetch") or ("" if job.run.trainer else EARLY)).upper()
+    prefetch = str(options.get("backward_prefetch") or ("" if _accelerated(plan) else EARLY)).upper()
     return Flat(
         ranks=1 if whole else degrees(plan).shard,
         stored=dtypes_of(plan).weights,
         compute=compute,
         reduce=DTYPES[precision.reduce] if precision.reduce else compute,
-        named=job.run.trainer if named is None else bool(named),
+        named=_accelerated(plan) if named is None else bool(named),
         keeps=not whole and (not parallel.reshard_after_forward or sharding in KEEPING),
         forward=bool(options.get("forward_prefetch")),
         early=prefetch == EARLY,

@@ -8,8 +8,16 @@ from typing import Any
 
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.model_types import MODEL_TYPES
+from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
 from trainledger.model.program import Model
+from trainledger.plan.schema import Plan
+
+
+def model_of(plan: Plan) -> Model:
+    """The model that a plan trains: that of its keys, with the plan's adapter. Raises InputError as `build` does."""
+    model = build(plan.keys())
+    return adapted(model, method_of(plan.adapter)) if plan.adapter is not None else model
 
 
 def build(keys: Mapping[str, Any]) -> Model:

@@ -100,6 +100,16 @@ def trainable(model: Model, chosen: str | Sequence[str] = "all") -> int:
     )
 
 
+def has_tuned(model: Model) -> bool:
+    """Whether an adapter's run trains something of the model."""
+    return any(weight.tuned for _, weight in storages(model))
+
+
+def tuned(model: Model) -> int:
+    """Elements that an adapter's run trains: the adapter's own, and those of modules trained whole beside it."""
+    return sum(weight.elements for _, weight in storages(model) if weight.tuned)
+
+
 def fits(name: str, patterns: Sequence[str]) -> bool:
     """Whether one of the patterns is whole parts of this dotted name."""
     return any(fnmatchcase(f".{name}.", f"*.{pattern}.*") for pattern in patterns)

@@ -1,4 +1,4 @@
-"""What a layer is made of: weights, and the kinds of operations a block's program may use."""
+"""The kinds of operations a block's program may use."""
 
 from __future__ import annotations
 
@@ -6,72 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from trainledger.base.dims import Axis, Dim, Dims, elements
-from trainledger.facts.dtypes import FP32, DType
-
-
-class Role(StrEnum):
-    """What a weight is for; placement, casts and sharding are looked up from it."""
-
-    MATRIX = "matrix"
-    BIAS = "bias"
-    NORM = "norm"
-    EMBEDDING = "embedding"
-    POSITION = "position"
-    HEAD = "head"
-    ROUTER = "router"
-    EXPERT = "expert"
-
-
-WITHIN_HEADS = frozenset({Dim.HEADS, Dim.KV_HEADS, Dim.SLOTS, Dim.HEAD_DIM})
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """One parameter tensor. `name` is the framework's own; `dims` in storage order; `tied` shares another's storage."""
-
-    name: str
-    dims: Dims
-    role: Role = Role.MATRIX
-    tied: bool = False
-
-    @property
-    def elements(self) -> int:
-        """Number of elements (shared storage included)."""
-        return elements(self.dims)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the framework's own tensor: heads, their slots and their width are one dimension of it."""
-        return tuple(axis.size for axis in self.flat)
-
-    @property
-    def flat(self) -> Dims:
-        """The dims of the framework's own tensor; what it has as one dimension is rows (the first) or columns."""
-        found: list[Axis] = []
-        inside = False
-        for axis in self.dims:
-            if inside and axis.dim in WITHIN_HEADS:
-                name = Dim.COLUMNS if found[:-1] else Dim.ROWS
-                found[-1] = Axis(name, found[-1].size * axis.size)
-            else:
-                found.append(axis)
-            inside = axis.dim in WITHIN_HEADS
-        return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A tensor of the model on the device that is no parameter; its dtype is its own, not that of the weights."""
-
-    name: str
-    dims: Dims
-    dtype: DType = FP32
-
-    @property
-    def elements(self) -> int:
-        """Number of elements."""
-        return elements(self.dims)
+from trainledger.base.dims import Dims
+from trainledger.model.weights import LowRank, Weight
 
 
 class NormKind(StrEnum):
@@ -108,6 +44,7 @@ class Embed:
     per_batch: bool = True
     ids: str = "input_ids"
     offset: bool = False
+    adapter: LowRank | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +65,7 @@ class Linear:
     bias: Weight | None = None
     conv1d: bool = False
     flat: bool = False
+    adapter: LowRank | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from trainledger.model.operations import (
     ActKind,
     Add,
     Attention,
-    Buffer,
     Copy,
     Dropout,
     Embed,
@@ -26,15 +25,14 @@ from trainledger.model.operations import (
     Multiply,
     Norm,
     NormKind,
-    Role,
     Rope,
     Router,
     Scale,
     Spec,
     Split,
     View,
-    Weight,
 )
+from trainledger.model.weights import Buffer, LowRank, Role, Weight
 
 __all__ = [
     "Act",
@@ -51,6 +49,7 @@ __all__ = [
     "Head",
     "Join",
     "Linear",
+    "LowRank",
     "Model",
     "Multiply",
     "Norm",
@@ -72,7 +71,8 @@ __all__ = [
 class Op:
     """One operation of a block: what it is, the names it reads and writes, its result's dims per token.
 
-    `name` is the module's path within the block. `outs` are bound after it ran; `drop` names end after it.
+    `name` is the module's path within the block. `outs` are bound after it ran; `drop` names end after it. `asked`: its
+    first result is made to need a gradient, whatever it was made from.
     """
 
     name: str
@@ -81,6 +81,7 @@ class Op:
     outs: tuple[str, ...]
     dims: Dims
     drop: tuple[str, ...] = ()
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

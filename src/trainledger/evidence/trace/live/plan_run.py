@@ -140,7 +140,8 @@ def _adapted(plan: Plan, model: Any) -> Any:
         raise TraceError(f"adapter {given.kind}: lora and dora can be traced so far")
     targets = given.targets if given.targets is None or isinstance(given.targets, str) else list(given.targets)
     config = peft.LoraConfig(
-        r=given.r or peft.LoraConfig().r, target_modules=targets, lora_dropout=given.dropout, task_type="CAUSAL_LM",
+        r=given.r or peft.LoraConfig().r, target_modules=targets, lora_dropout=given.dropout,
+        task_type="CAUSAL_LM" if hasattr(model, "prepare_inputs_for_generation") else None,
         modules_to_save=list(given.train_extra) or None, use_dora=given.kind == "dora", **given.options,
     )  # fmt: skip
     with torch.device("meta"):

@@ -1,0 +1,51 @@
+"""Defaults of the adapter that depend on PEFT's release and on the model's type."""
+
+from __future__ import annotations
+
+from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
+from trainledger.facts.default_words import PEFT
+from trainledger.facts.peft import ADAPTER_DTYPE, DEFAULT_TARGETS, LORA_KINDS, TARGETS_SOURCE
+
+_GIVEN = ("adapter.kind", GIVEN)
+ADAPTER_DTYPES = (
+    DefaultRow(
+        "adapter.dtype",
+        Follows("precision.weights"),
+        "autocast_adapter_dtype false: an adapter has its layer's dtype",
+        PEFT,
+        (("adapter.options.autocast_adapter_dtype", (False,)),),
+    ),
+    DefaultRow(
+        "adapter.dtype",
+        "fp32",
+        "autocast_adapter_dtype casts 16-bit adapters to float32",
+        PEFT,
+        (_GIVEN,),
+        (("peft", ADAPTER_DTYPE.since),),
+    ),
+    DefaultRow(
+        "adapter.dtype",
+        "fp32",
+        "an adapter of a quantised layer stays float32",
+        ADAPTER_DTYPE.source,
+        (_GIVEN, ("quantization.kind", GIVEN)),
+    ),
+    DefaultRow(
+        "adapter.dtype",
+        Follows("precision.weights"),
+        "an adapter has its layer's dtype",
+        ADAPTER_DTYPE.source,
+        (_GIVEN,),
+    ),
+)
+TARGETS = tuple(
+    DefaultRow(
+        "adapter.targets",
+        list(row.targets),
+        "PEFT's default for this model type",
+        TARGETS_SOURCE,
+        (("adapter.kind", LORA_KINDS), ("model.model_type", row.model_types)),
+        (("peft", row.since),),
+    )
+    for row in DEFAULT_TARGETS
+)

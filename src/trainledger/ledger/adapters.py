@@ -1,0 +1,133 @@
+"""A linear layer or an embedding with a low-rank adapter on a tape, as PEFT's layers run it.
+
+Sources: peft/tuners/lora/layer.py (Linear, Embedding; 0.4.0 to 0.21.2): the input is cast to the adapter's dtype and
+keeps that name until the layer returns; from 0.9 on the sum is made out of place in the wider dtype and cast back.
+peft/tuners/lora/{dora,variants}.py (0.12.0 to 0.21.2): DoRA makes the whole adapted weight for its norms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import DType
+from trainledger.facts.peft import DORA_FORWARD, LORA_FORWARD, of_release
+from trainledger.ledger import aten, nn
+from trainledger.ledger.tape import Code, Prim, Step, Tape
+
+
+class Low(NamedTuple):
+    """Values of an adapter's parameters."""
+
+    down: int
+    up: int
+    bias: int | None
+    magnitude: int | None
+
+
+class Call(NamedTuple):
+    """One call of an adapted layer: its input, the dims of tokens and of what it makes of each, the adapter, the chance
+    of dropout, PEFT's release, and the layer's own weight and bias."""
+
+    x: int
+    tokens: Dims
+    tail: Dims
+    low: Low
+    dropout: float
+    release: str
+    weight: int
+    bias: int | None = None
+
+
+def linear(t: Tape, base: Callable[[], int], call: Call) -> int:
+    """base(x) + scale * up(down(dropout(x))), in the dtype of the layer's own result."""
+    own = base()
+    high = aten.to(t, call.x, t.dtype[call.low.down])
+    dropped = aten.dropout(t, high, call.dropout)
+    if call.low.magnitude is not None:
+        out = _dora(t, own, dropped, call, call.low.magnitude)
+    elif of_release(LORA_FORWARD, call.release).in_place:
+        return _ended(t, aten.add_into(t, own, aten.scale(t, low_rank(t, dropped, call))), high)
+    else:
+        out = aten.add(t, own, aten.scale(t, low_rank(t, dropped, call)))
+    return _ended(t, aten.to(t, out, t.dtype[own]), high)
+
+
+def _ended(t: Tape, out: int, *names: int) -> int:
+    """The layer returns: its names end."""
+    t.end(names)
+    return out
+
+
+def low_rank(t: Tape, x: int, call: Call) -> int:
+    """up(down(x))."""
+    low = call.low
+    return nn.linear(t, nn.linear(t, x, _narrow(t, call), low.down), (*call.tokens, *call.tail), low.up, low.bias)
+
+
+def embedding(t: Tape, base: int, call: Call) -> int:
+    """Rows of the table `base`, plus rows of down's transpose times up's."""
+    down = call.low.down
+    turned = aten.view(t, down, tuple(reversed(t.dims[down])))
+    after = nn.embedding(t, call.x, turned, _narrow(t, call))
+    made = aten.scale(t, nn.linear(t, after, t.dims[base], call.low.up))
+    return aten.to(t, aten.add(t, base, made), t.dtype[base])
+
+
+def _narrow(t: Tape, call: Call) -> Dims:
+    return (*call.tokens, Axis(Dim.RANK, t.dims[call.low.down][0].size))
+
+
+def _dora(t: Tape, own: int, x: int, call: Call, magnitude: int) -> int:
+    """base(x) + (m / |W + s B A| - 1) base(x) + m / |W + s B A| * s * up(down(x)), in the wider dtype.
+
+    With a dropout, and in older releases always, base(x) is computed once more from the weight's cast copy.
+    """
+    outer = t.dims[call.low.up][:1]
+    flat = call._replace(tail=outer)
+    norms, names = _norms(t, x, call)
+    ratio = _ratio(t, magnitude, norms)
+    low = low_rank(t, x, flat)
+    product = base = aten.view(t, own, (*call.tokens, *outer))
+    if call.dropout > 0 or not of_release(DORA_FORWARD, call.release).reuses:
+        product = nn.linear(t, x, t.dims[base], names[-1])
+    elif call.bias is not None:
+        product = aten.sub(t, base, aten.view(t, call.bias, outer))
+    less = aten.shift(t, ratio)
+    made = aten.add(t, aten.mul(t, less, product), aten.scale(t, aten.mul(t, ratio, low)))
+    t.end([*names, norms, ratio, low, product])
+    out = aten.add(t, base, made)
+    t.end([own, base])
+    return aten.view(t, out, t.dims[own])
+
+
+def _norms(t: Tape, x: int, call: Call) -> tuple[int, list[int]]:
+    """The norm of every output's row of W + s B A, which no gradient passes; and what lives by name until DoRA's own
+    function returns: the product of both factors with an identity matrix, and the weight's cast copy, the last."""
+    low, dtype = call.low, t.dtype[x]
+    inner, rank, outer = t.dims[low.down][1], t.dims[low.down][0], t.dims[low.up][0]
+    identity = _made(t, "identity matrix", (inner, Axis(Dim.ROWS, inner.size)), t.dtype[low.down])
+    down = nn.lowered(t, low.down)
+    low_identity = nn.lowered(t, identity)
+    narrow = _made(t, "down(identity)", (inner, rank), t.dtype[low_identity], (low_identity, down))
+    up = nn.lowered(t, low.up)
+    wide = _made(t, "up(down(identity))", (inner, outer), t.dtype[narrow], (narrow, up))
+    product = aten.to(t, wide, dtype)
+    weight = aten.to(t, call.weight, dtype)
+    scaled = _made(t, "scaled product", (outer, inner), dtype, (product,))
+    whole = _made(t, "adapted weight", (outer, inner), dtype, (weight, scaled))
+    norms = _made(t, "norms of outputs", (outer,), dtype, (whole,))
+    return norms, [low_identity, narrow, product, weight]
+
+
+def _ratio(t: Tape, magnitude: int, norms: int) -> int:
+    """m / |W|: saves the divisor."""
+    out = t.fresh(t.dims[norms], t.dtype[norms], t.grad[magnitude], "magnitude over norm")
+    saves = (norms,) if t.grad[magnitude] else ()
+    return t.run(Prim("div", (magnitude, norms), (out,), saves, (Step(Code.GRAD, 0),), ()))
+
+
+def _made(t: Tape, name: str, dims: Dims, dtype: DType, ins: tuple[int, ...] = ()) -> int:
+    """A result that no gradient passes."""
+    return t.run(Prim(name, ins, (t.fresh(dims, dtype, False, name),), (), (), ()))

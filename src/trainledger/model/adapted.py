@@ -1,0 +1,195 @@
+"""A model with an adapter: linears and embeddings rewritten, modules that are trained whole copied, the rest frozen.
+
+Sources: peft/tuners/tuners_utils.py (check_target_module_exists, _maybe_include_all_linear_layers), peft/utils/other.py
+(ModulesToSaveWrapper, get_pattern_key), peft/tuners/lora/layer.py (0.21.2).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.model.program import Block, Embed, Linear, LowRank, Model, Norm, Op, Weight
+from trainledger.plan.training import Adapter
+
+ALL_LINEAR = "all-linear"
+COPIED = ("weight", "bias")  # what a module trained whole holds
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What an adapter does to a module: its product's rank (0: none), whether its bias is trained, or all of it."""
+
+    rank: int = 0
+    bias: bool = False
+    whole: bool = False
+
+
+NOTHING = Chosen()
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """An adapter of LoRA's kind as the plan gives it: where it goes and what it adds there."""
+
+    targets: str | tuple[str, ...]
+    rank: int
+    dtype: DType
+    dropout: float
+    dora: bool
+    extra: tuple[str, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def of(self, path: str, spec: object, output: bool = False) -> Chosen:
+        """What is done to the module of this full path. `output`: it makes the logits."""
+        if any(f".{name}." in f".{path}." for name in self.extra):
+            return Chosen(whole=True)
+        every = self.options.get("bias") == "all"
+        if not isinstance(spec, Linear | Embed) or not self._fits(path, spec, output):
+            return Chosen(bias=every)
+        return Chosen(self._rank(path), bias=every or self.options.get("bias") == "lora_only")
+
+    def _fits(self, path: str, spec: Linear | Embed, output: bool) -> bool:
+        excluded = self.options.get("exclude_modules")
+        if excluded and _named(path, excluded if isinstance(excluded, str) else tuple(excluded)):
+            return False
+        if self.targets == ALL_LINEAR:
+            return isinstance(spec, Linear) and not output
+        if not _named(path, self.targets):
+            return False
+        layers = self.options.get("layers_to_transform")
+        if layers is None or isinstance(self.targets, str):
+            return True
+        number = re.search(r"\.(\d+)\.", path)
+        return number is not None and int(number.group(1)) in ([layers] if isinstance(layers, int) else layers)
+
+    def _rank(self, path: str) -> int:
+        patterns = self.options.get("rank_pattern") or {}
+        return next((int(rank) for key, rank in patterns.items() if re.match(rf"(.*\.)?({key})$", path)), self.rank)
+
+
+def _named(path: str, names: str | tuple[str, ...]) -> bool:
+    """Whether a module's path is one of the names or ends with one; a text is a pattern of the whole path."""
+    if isinstance(names, str):
+        return re.fullmatch(names, path) is not None
+    return any(path == name or path.endswith(f".{name}") for name in names)
+
+
+def method_of(given: Adapter) -> Method:
+    """The plan's adapter; targets that were left out and have no default are none."""
+    targets: str | tuple[str, ...] = () if given.targets is None else given.targets
+    rank = given.r if given.r is not None else 0
+    dtype = DTYPES[given.dtype]
+    return Method(targets, rank, dtype, given.dropout, given.kind == "dora", given.train_extra, given.options)
+
+
+def adapted(model: Model, method: Method) -> Model:
+    """The model with its chosen modules adapted; layers that differ by what is done to them are blocks of their own."""
+    prologue = [_op(op, method, method.of(op.name, op.spec)) for op in model.prologue]
+    head = [_op(op, method, method.of(op.name, op.spec, "logits" in op.outs)) for op in model.head.ops]
+    embeddings = _weights(model.embeddings, model.prologue, prologue)
+    rest = _weights(model.head.weights, model.head.ops, head)
+    blocks = tuple(one for block in model.blocks for one in _block(block, method))
+    ops = replace(model.head, ops=tuple(head), weights=rest)
+    return replace(model, prologue=tuple(prologue), embeddings=embeddings, blocks=blocks, head=ops)
+
+
+def _block(block: Block, method: Method) -> Iterable[Block]:
+    """The block's layers by what is done to each of their modules."""
+    groups: dict[tuple[Chosen, ...], list[int]] = {}
+    for layer in block.layers:
+        made = tuple(method.of(f"{block.name}.{layer}.{op.name}", op.spec) for op in block.ops)
+        groups.setdefault(made, []).append(layer)
+    for made, layers in groups.items():
+        ops = tuple(_op(op, method, one) for op, one in zip(block.ops, made, strict=True))
+        weights = _weights(block.weights, block.ops, ops)
+        yield replace(block, ops=ops, weights=weights, layers=tuple(layers))
+
+
+def _op(op: Op, method: Method, chosen: Chosen) -> Op:
+    spec = op.spec
+    if chosen.whole and isinstance(spec, Linear | Embed | Norm):
+        return replace(op, spec=replace(spec, **_copies(op.name, spec)))
+    if chosen.bias and isinstance(spec, Linear | Norm) and spec.bias is not None:
+        spec = replace(spec, bias=replace(spec.bias, tuned=True))
+    if chosen.rank and isinstance(spec, Linear | Embed):
+        spec = replace(spec, adapter=_low_rank(op.name, spec, method, chosen.rank))
+    return replace(op, spec=spec) if spec is not op.spec else op
+
+
+def _copies(name: str, spec: Linear | Embed | Norm) -> dict[str, Any]:
+    """A trained copy of each of a module's weights; the original stays, frozen."""
+    found: dict[str, Weight] = {}
+    for part in COPIED:
+        weight = getattr(spec, part, None)
+        if isinstance(weight, Weight):
+            copy = f"{name}.modules_to_save.default.{part}"
+            found[part] = replace(weight, name=copy, tied=False, tuned=True)
+    return found
+
+
+def _low_rank(name: str, spec: Linear | Embed, method: Method, rank: int) -> LowRank:
+    rows = (Axis(Dim.RANK, rank),)
+    source, target = _sides(spec)
+    along = "weight" if isinstance(spec, Linear) else "embedding"
+    first, second = ("lora_A.default.weight", "lora_B.default.weight")
+    if along == "embedding":
+        first, second = ("lora_embedding_A.default", "lora_embedding_B.default")
+
+    def made(label: str, dims: Dims) -> Weight:
+        return Weight(f"{name}.{label}", dims, dtype=method.dtype, tuned=True)
+
+    return LowRank(
+        made(first, (*rows, *source)),
+        made(second, (*target, *rows)),
+        made("lora_B.default.bias", target) if method.options.get("lora_bias") and isinstance(spec, Linear) else None,
+        method.dropout if isinstance(spec, Linear) else 0.0,
+        made("lora_magnitude_vector.default.weight", target) if method.dora else None,
+    )
+
+
+def _sides(spec: Linear | Embed) -> tuple[Dims, Dims]:
+    """The input's and the output's dims of a layer, each as one dimension."""
+    shape = spec.weight.shape
+    first, rest = shape[0], elements(spec.weight.dims) // shape[0]
+    if isinstance(spec, Linear) and not spec.conv1d:
+        first, rest = rest, first
+    return (Axis(Dim.COLUMNS, first),), (Axis(Dim.ROWS, rest),)
+
+
+def _weights(weights: tuple[Weight, ...], before: Iterable[Op], after: Iterable[Op]) -> tuple[Weight, ...]:
+    """The weights in the order of their modules: a trained copy after the original, an adapter after what it adapts."""
+    order = list(weights)
+    for old, new in zip(before, after, strict=True):
+        if old.spec == new.spec:
+            continue
+        last = _behind(order, old)
+        for part in COPIED:
+            was, now = getattr(old.spec, part, None), getattr(new.spec, part, None)
+            if was is None or now is None or was == now:
+                continue
+            if was in order and now == replace(was, tuned=True):  # the layer's own bias, trained where it stands
+                order[order.index(was)] = now
+            elif now not in order:
+                order.insert(last, now)
+                last += 1
+        low = getattr(new.spec, "adapter", None)
+        for one in _parts(low) if isinstance(low, LowRank) else ():
+            if one not in order:
+                order.insert(last, one)
+                last += 1
+    return tuple(order)
+
+
+def _parts(low: LowRank) -> tuple[Weight, ...]:
+    return tuple(one for one in (low.down, low.up, low.bias, low.magnitude) if one is not None)
+
+
+def _behind(order: list[Weight], op: Op) -> int:
+    """The place after the last of an operation's weights; the end where none of them stands here (a tied head's)."""
+    own = [order.index(weight) + 1 for part in COPIED if (weight := getattr(op.spec, part, None)) in order]
+    return max(own, default=len(order))

@@ -1,0 +1,72 @@
+"""Formula and trace of plans with an adapter: the largest instant of every phase of every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+from tests.evidence.trace.families import FAMILIES, RECOMPUTE
+from tests.plans import plan_of
+from tests.witness.test_traces import phases
+from trainledger.allocator.conf import read_conf
+from trainledger.answer.estimate import estimate
+from trainledger.answer.trace import job_of
+from trainledger.evidence.trace.lines import trace_of
+from trainledger.evidence.trace.live.plan_run import run_plan
+from trainledger.evidence.trace.live.session import where_of
+
+CLOSE = 3e-3
+LORA = {"kind": "lora", "r": 16}
+TARGETS: dict[str, Any] = {
+    "llama": ["q_proj", "v_proj"], "qwen2": "all-linear", "gemma2": r".*\.(gate|up|down)_proj", "phi3": ["qkv_proj"],
+    "gpt2": ["c_attn", "c_proj"], "gpt_neox": ["query_key_value"], "opt": "all-linear", "olmo2": ["o_proj"],
+    "bert": ["query", "value", "dense"],
+}  # fmt: skip
+ADAPTERS: dict[str, dict[str, Any]] = {
+    "fp32": {**LORA, "dtype": "fp32"},
+    "bf16": {**LORA, "dtype": "bf16", "dropout": 0.1},
+    "dropout": {**LORA, "dtype": "fp32", "dropout": 0.05},
+    "dora": {**LORA, "kind": "dora", "dtype": "fp32"},
+    "dora-dropout": {**LORA, "kind": "dora", "dtype": "fp32", "dropout": 0.05},
+}
+PRECISIONS = {
+    "bf16": {"weights": "bf16", "compute": "bf16", "autocast": False},
+    "autocast": {"weights": "bf16", "compute": "bf16", "autocast": True},
+    "fp32": {"weights": "fp32", "compute": "bf16", "autocast": True},
+}
+
+
+def cases() -> list[tuple[str, str, str, str]]:
+    """Family, adapter, precision, recompute: every pair of the first three, recompute in turn."""
+    every = [(family, adapter, precision) for family in TARGETS for adapter in ADAPTERS for precision in PRECISIONS]
+    chosen = [one for number, one in enumerate(every) if number % 4 == 0]
+    return [(*one, list(RECOMPUTE)[number % len(RECOMPUTE)]) for number, one in enumerate(chosen)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("family", "adapter", "precision", "recompute"), cases())
+def test_formula_and_trace_agree(family: str, adapter: str, precision: str, recompute: str) -> None:
+    given = ADAPTERS[adapter]
+    plan = plan_of(
+        FAMILIES[family],
+        adapter={**given, "targets": TARGETS[family]},
+        precision={**PRECISIONS[precision], "gradients": given["dtype"]},
+        batch={"micro_batch": 2, "sequence": 512, "accumulation": 1},
+        stack={
+            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
+            "recompute": RECOMPUTE[recompute],
+            "attention": "eager" if family == "gemma2" else "sdpa",
+            "allocator": {"expandable_segments": True},
+        },
+    )
+    conf = read_conf(plan.stack.allocator)
+    ours = phases(estimate(plan).ledger.moments)
+    real = phases(trace_of(run_plan(plan, where_of(job_of(plan))), conf=conf).moments)
+    assert set(ours) == set(real)
+    far = {name: ours[name] / size - 1 for name, size in real.items() if abs(ours[name] / size - 1) > CLOSE}
+    assert not far
