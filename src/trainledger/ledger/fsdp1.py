@@ -27,7 +27,8 @@ class Flat:
     """FSDP1's settings: ranks of one shard group (1: weights stay whole on every rank); dtypes of shards, of what is
     gathered, of reductions; whether parameters keep their own names; whether layers stay gathered after forward;
     whether the next unit is gathered while one runs forward, and backward, there before or after its reduction;
-    whether layers are recomputed by a forward of their own (reentrant)."""
+    whether layers are recomputed by a forward of their own (reentrant). `mixed`: all is gathered in one dtype; otherwise
+    every unit in its own."""
 
     ranks: int
     stored: DType
@@ -39,6 +40,19 @@ class Flat:
     early: bool
     late: bool
     reentrant: bool
+    mixed: bool
+
+    def kept(self, unit: Unit) -> DType:
+        """The dtype of a unit's shards."""
+        return unit.dtype or self.stored
+
+    def read(self, unit: Unit) -> DType:
+        """The dtype in which a unit is gathered."""
+        return self.compute if self.mixed else self.kept(unit)
+
+    def sums(self, unit: Unit) -> DType:
+        """The dtype in which a unit's gradients are reduced."""
+        return self.reduce if self.mixed else self.kept(unit)
 
     @property
     def whole(self) -> bool:
@@ -47,7 +61,7 @@ class Flat:
 
     def offsets(self, unit: Unit) -> Iterator[tuple[Member, int]]:
         """Every weight of the flat parameter with where it begins (elements)."""
-        step = max(FSDP1.alignment // self.compute.bytes_of(1), 1) if self.named else 1
+        step = max(FSDP1.alignment // self.read(unit).bytes_of(1), 1) if self.named else 1
         start = 0
         for member in unit.members:
             start = rows_of(start, step) * step
@@ -136,7 +150,7 @@ class Fsdp1(UnitHooks):
             return []
         self.stay.open.add(key)
         whole = self.lines.whole(unit) + 1
-        if how.stored == how.compute:
+        if how.kept(unit) == how.read(unit):
             return [] if how.whole else [whole]
         if how.whole:
             return [whole]
@@ -148,7 +162,7 @@ class Fsdp1(UnitHooks):
         if unit is None or key not in self.stay.open:
             return []
         self.stay.open.discard(key)
-        stores = self.how.whole and self.how.stored == self.how.compute
+        stores = self.how.whole and self.how.kept(unit) == self.how.read(unit)
         return [] if stores else [-self.lines.whole(unit) - 1]
 
     def reduce(self, key: Key) -> list[int]:
@@ -171,15 +185,15 @@ class Fsdp1(UnitHooks):
 
     def _to_part(self, unit: Unit, key: Key, flat: int) -> list[int]:
         how, lines = self.how, self.lines
-        used, events = [flat], list[int]()
-        if how.reduce != how.compute:
+        used, events, reduce = [flat], list[int](), how.sums(unit)
+        if reduce != how.read(unit):
             used.append(lines.to_reduce(unit))
             events.append(used[-1] + 1)
         kept = lines.gradient(unit)
-        if not how.whole and how.reduce != how.stored:
+        if not how.whole and reduce != how.kept(unit):
             out = lines.reduced(unit)
             events += [out + 1, kept + 1, -out - 1]
-        elif not how.whole or how.reduce != how.stored:
+        elif not how.whole or reduce != how.kept(unit):
             events.append(kept + 1)
         else:  # the last of the casts is what stays
             events += [-used.pop() - 1, kept + 1]
@@ -198,49 +212,49 @@ class FlatLines:
     def cast(self, unit: Unit) -> int:
         """The shard in the dtype in which it is gathered."""
         name = f"cast of the shard of {unit.name}"
-        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.compute, FSDP1.streams.cast))
+        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.read(unit), FSDP1.streams.cast))
 
     def whole(self, unit: Unit) -> int:
         """The gathered flat parameter."""
         name = f"gathered weights of {unit.name}"
-        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.compute, FSDP1.streams.gather))
+        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.read(unit), FSDP1.streams.gather))
 
     def joined(self, unit: Unit) -> int:
         """All gradients of a unit in one tensor."""
         name = f"gradients of {unit.name}, joined"
-        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.compute, 0))
+        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.read(unit), 0))
 
     def to_reduce(self, unit: Unit) -> int:
         """The joined gradients in the dtype of reductions."""
         name = f"gradients of {unit.name} to reduce"
-        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.reduce, FSDP1.streams.reduce))
+        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.sums(unit), FSDP1.streams.reduce))
 
     def reduced(self, unit: Unit) -> int:
         """The reduction's output, before it is cast to the shards' dtype."""
         name = f"reduced gradients of {unit.name}"
-        return self._line(Account.REDUCTION, name, self.how.part(unit), (self.how.reduce, FSDP1.streams.reduce))
+        return self._line(Account.REDUCTION, name, self.how.part(unit), (self.how.sums(unit), FSDP1.streams.reduce))
 
     def gradient(self, unit: Unit) -> int:
         """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
         name = f"gradients of {unit.name}, this rank's part"
         return self._line(
-            Account.GRADIENTS, name, self.how.part(unit), (self.how.stored, FSDP1.streams.reduce), self.how.ranks
+            Account.GRADIENTS, name, self.how.part(unit), (self.how.kept(unit), FSDP1.streams.reduce), self.how.ranks
         )
 
     def unflat(self, member: Member) -> int:
         """A weight before it is part of a flat parameter."""
         name = f"{member.name} (before it is flat)"
-        return self._line(Account.GATHERED, name, member.weight.elements, (self.how.stored, 0))
+        return self._line(Account.GATHERED, name, member.weight.elements, (member.weight.dtype or self.how.stored, 0))
 
     def flat(self, unit: Unit) -> int:
         """The whole flat parameter, before this rank's part is taken."""
         name = f"flat parameter of {unit.name}, whole"
-        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.stored, 0))
+        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.kept(unit), 0))
 
     def shard(self, unit: Unit) -> int:
         """What a rank stores of a flat parameter."""
         name = f"flat parameter of {unit.name}"
-        return self._line(Account.WEIGHTS, name, self.how.part(unit), (self.how.stored, 0), self.how.ranks)
+        return self._line(Account.WEIGHTS, name, self.how.part(unit), (self.how.kept(unit), 0), self.how.ranks)
 
     def _line(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
         dtype, stream = made

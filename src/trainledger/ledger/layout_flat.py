@@ -35,7 +35,7 @@ class FlatSharded(Layout):
     def _pieces(self) -> tuple[Parameter, ...]:
         sizes = {member.name: size for unit in self._counts() for member, size in self.how.pieces(unit)}
         return tuple(
-            Parameter(_flat(weight, sizes[prefix + weight.name]), prefix + weight.name, self.how.stored, count)
+            Parameter(_flat(weight, sizes[prefix + weight.name]), prefix + weight.name, self.stored(weight), count)
             for prefix, weight, count in weights_of(self.job.model)
             if prefix + weight.name in sizes and self.job.trained(weight)
         )

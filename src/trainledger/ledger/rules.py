@@ -21,13 +21,14 @@ from trainledger.model.program import NormKind, Op, Weight
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What the rules need to know of the run: tokens, the plan's word for attention, dtypes, dropout, releases, the
-    device's architecture, whether cuDNN attention is set back, and whether the batch has a mask of its tokens."""
+    device's architecture, whether cuDNN attention is set back, and whether the batch has a mask of its tokens. `norms`
+    is None where every weight is read in the dtype `weights`, whatever it is kept in."""
 
     batch: int
     sequence: int
     attention: str
     weights: DType
-    norms: DType
+    norms: DType | None
     autocast: DType | None = None
     training: bool = True
     torch: str = ""
@@ -37,7 +38,9 @@ class Setting:
     masked: bool = False
 
     def dtype_of(self, weight: Weight) -> DType:
-        """The dtype in which a weight is kept."""
+        """The dtype in which a weight is read."""
+        if self.norms is None:
+            return self.weights
         return weight.dtype or (self.norms if weight.role is p.Role.NORM else self.weights)
 
 

@@ -9,6 +9,7 @@ from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import INPUT_GRADIENTS
+from trainledger.facts.sharding import FIRST
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.rules import Setting
@@ -18,6 +19,7 @@ from trainledger.model.program import Model, Role
 from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
+FLAT = ("fsdp1", "fsdp1-noshard")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
 
 
@@ -73,14 +75,14 @@ def run_of(plan: Plan, architecture: str) -> Run:
     norms = DTYPES[precision.norms] if precision.norms else weights
     compute = DTYPES[precision.compute]
     low = compute if precision.autocast else None
-    gathered = plan.parallel.strategy in GATHERED  # in the dtype of products, norms as well
+    gathered = plan.parallel.strategy in GATHERED
     options = stack.options
     setting = Setting(
         batch=plan.batch.micro_batch,
         sequence=plan.batch.sequence,
         attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention,
         weights=compute if gathered else weights,
-        norms=compute if gathered else norms,
+        norms=_norms(plan, norms),
         autocast=low,
         torch=stack.versions.get("torch", ""),
         architecture=architecture,
@@ -102,6 +104,15 @@ def run_of(plan: Plan, architecture: str) -> Run:
         trainer=TRAINER_BATCH.package in stack.versions or "batch_tensors" in options,
         software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
     )
+
+
+def _norms(plan: Plan, kept: DType) -> DType | None:
+    """The dtype in which norms are read: FSDP2 gathers all weights of a layer in one; under FSDP1 an adapter's are asked
+    for theirs before they are gathered."""
+    if plan.parallel.strategy not in GATHERED:
+        return kept
+    first = plan.parallel.strategy in FLAT or plan.parallel.options.get("fsdp_version") == FIRST
+    return DTYPES[plan.precision.compute] if first else None
 
 
 _EVERY = re.compile(r"every (\d{1,4})(?:st|nd|rd|th)? layers?")

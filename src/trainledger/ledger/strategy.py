@@ -14,7 +14,7 @@ from trainledger.ledger.layout import Dtypes, Layout, Schedule, Sharded
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.micro import Job
-from trainledger.ledger.units import units_of
+from trainledger.ledger.units import apart, units_of
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -30,7 +30,9 @@ def layout_of(plan: Plan, job: Job, master: DType | None) -> Layout:
     if fsdp_of(plan) == SECOND:
         return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job))
     if fsdp_of(plan) == FIRST:
-        return FlatSharded(job, schedule, units_of(job.model, {}, wraps), _fsdp1(plan, job))
+        units = units_of(job.model, {}, wraps)
+        policy = plan.adapter is not None and _accelerated(plan)
+        return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job))
     whole = replace(schedule, last_only=False)  # gradients stay where they are either way
     return Layout(job, whole, dtypes_of(plan, master))
 
@@ -98,4 +100,5 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
         early=prefetch == EARLY,
         late=prefetch == LATE,
         reentrant=job.run.recompute == "reentrant",
+        mixed=precision.autocast or compute != DTYPES[precision.weights],
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import OWN_UNITS
 from trainledger.facts.versions import at_least
 from trainledger.ledger.arrange import Hooks
@@ -38,6 +39,18 @@ class Unit:
 
     name: str
     members: tuple[Member, ...]
+
+    @property
+    def dtype(self) -> DType | None:
+        """The dtype of the weights, where it is not that of the model's."""
+        return self.members[0].weight.dtype
+
+    def apart(self) -> tuple[Unit, ...]:
+        """What an adapter's run trains as a unit of its own, after what it freezes."""
+        tuned = tuple(one for one in self.members if one.weight.tuned)
+        frozen = tuple(one for one in self.members if not one.weight.tuned)
+        units = (Unit(self.name, frozen), Unit(f"what is trained of {self.name}", tuned))
+        return tuple(unit for unit in units if unit.members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +110,19 @@ class UnitHooks(Hooks):
     def ended(self) -> tuple[int, ...]:
         """Deal with all others."""
         return tuple(event for key in (*self.units.keys(0), ROOT_KEY) for event in self.reduce(key))
+
+
+def apart(units: Units) -> Units:
+    """The units of PEFT's policy: what is trained stands beside the frozen rest of its layer, so that no flat parameter
+    mixes them. Its leaves are units of their own; here they are one, opened and reduced with their layer.
+
+    Source: peft/utils/other.py, fsdp_auto_wrap_policy (0.10 to 0.21).
+    """
+    own = {at: tuple(part for unit in row for part in unit.apart()) for at, row in units.own.items()}
+    around = units.root.apart() if units.root else ()
+    if len(around) > 1:  # modules trained whole, around the layers
+        own[units.last] = (*own.get(units.last, ()), around[-1])
+    return Units(own, around[0] if around else None, units.pieces)
 
 
 def units_of(model: Model, versions: Mapping[str, str], wraps: bool = True) -> Units:
