@@ -173,3 +173,51 @@ def test_preference_losses(operator: str, odds: bool) -> None:
     weight, sequence = 2 * VOCAB * WIDTH, 2 * LENGTH * WIDTH
     left = 2 * weight + (4 + 4 + 2) * sequence + 512 + 512 + 512  # what compiled calls left: weights, inputs, numbers
     assert peak - weight - left - 2 * CUBLAS.default == largest(preference(odds), False)
+
+
+class VocabParallel(torch.autograd.Function):
+    """Megatron's unfused cross-entropy on one rank."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Any, target: Any) -> Any:
+        wide = logits.float()
+        top = torch.max(wide, dim=-1)[0]
+        wide -= top.unsqueeze(dim=-1)
+        mask = (target < 0) | (target >= VOCAB)
+        places = (target.clone() - 0).view(-1)
+        picked = wide.view(-1, VOCAB)[torch.arange(places.numel()), places].clone().view_as(target)
+        torch.exp(wide, out=wide)
+        sums = wide.sum(dim=-1)
+        loss = torch.log(sums) - picked
+        wide.div_(sums.unsqueeze(dim=-1))
+        ctx.save_for_backward(wide, mask, places)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: Any) -> Any:
+        softmax, mask, places = ctx.saved_tensors
+        rows = softmax.view(-1, VOCAB)
+        update = 1.0 - mask.view(-1).float()
+        rows[torch.arange(rows.size(0)), places] -= update
+        softmax.mul_(incoming[0].unsqueeze(dim=-1))
+        return softmax, None
+
+
+def vocab_parallel() -> Callable[[], Any]:
+    logits = torch.randn(TOKENS, 1, VOCAB, dtype=torch.bfloat16, requires_grad=True)
+    target = torch.randint(0, VOCAB, (TOKENS, 1))
+
+    def forward() -> Any:
+        logits.grad = None
+        losses.clear()
+        losses.append(VocabParallel.apply(logits, target))
+        return losses[0].sum()
+
+    losses: list[Any] = []
+    return forward
+
+
+def test_vocab_parallel_cross_entropy() -> None:
+    shape = {"S": TOKENS, "B": 1, "V": VOCAB, "TP": 1}
+    peak = operator_peak(OperatorRun("megatron_cross_entropy", "megatron-unfused", shape, None, release="0.8.0"))
+    assert peak == largest(vocab_parallel, False)

@@ -78,7 +78,8 @@ LEFT_BEHIND = LeftBehind(
     Source(
         "Liger-Kernel benchmarks; PyTorch Dynamo",
         "benchmark/scripts/benchmark_{orpo,cpo,simpo}_loss.py, x_values from 2 on, speed measured first; what was left "
-        "was listed with gc.get_objects() in a run of those calls on a CPU",
+        "was listed with gc.get_objects() after those calls on a CPU (CPO and SimPO: this call's; ORPO: also the first "
+        "call's, which its published rows do not show)",
         "torch 2.5.1",
     ),
 )

@@ -72,6 +72,7 @@ HARNESSES: dict[str, Harness] = {
     "jsd": Harness(0, True, _liger("jsd", True)),
     "tvd": Harness(0, True, _liger("tvd", True)),
     "softmax": Harness(0, True, _liger("softmax", True)),
+    "megatron_cross_entropy": Harness(0, False, _liger("megatron_cross_entropy", True)),
     # both modules share their weights' storage
     "fused_linear_jsd": Harness(1, False, _liger("fused_linear_jsd", True), warm=True),
     "fused_linear_orpo_loss": Harness(2, False, _liger("orpo_loss", True), warm=True),

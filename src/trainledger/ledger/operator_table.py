@@ -16,6 +16,7 @@ from trainledger.ledger import (
     operator_preferences,
     operator_rope,
     operator_sparse,
+    operator_vocab_parallel,
     operator_writers,
 )
 from trainledger.ledger.operator_writers import OperatorRun, Written
@@ -33,4 +34,5 @@ WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     **operator_losses.WRITERS,
     **operator_divergence.WRITERS,
     **operator_preferences.WRITERS,
+    **operator_vocab_parallel.WRITERS,
 }
