@@ -12,8 +12,6 @@ LONG = {**SHORT, "T": 4096}
 MIB = 2**20
 EXACT: tuple[Row, ...] = (
     ("fused_linear_orpo_loss", "huggingface", {**SHORT, "B": 8}, 20_198_049_792),
-    ("fused_linear_orpo_loss", "huggingface", {**LONG, "B": 8}, 35_562_127_360),
-    ("fused_linear_orpo_loss", "huggingface", {**LONG, "B": 16}, 65_518_108_672),
     ("fused_linear_orpo_loss", "liger", {**LONG, "B": 16}, 16_673_474_560),
     ("fused_linear_cpo_loss", "huggingface", {**SHORT, "B": 2}, 9_065_269_248),
     ("fused_linear_cpo_loss", "huggingface", {**SHORT, "B": 16}, 35_041_759_232),

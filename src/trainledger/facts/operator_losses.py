@@ -83,27 +83,3 @@ LEFT_BEHIND = LeftBehind(
         "torch 2.5.1",
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierBaseline:
-    """Published rows that an earlier script measured: its sequences' length tells them. Its baseline leaves the logits
-    in their dtype and averages the log-probabilities over the vocabulary."""
-
-    operator: str
-    length: int
-    source: Source
-
-
-EARLIER_BASELINES: tuple[EarlierBaseline, ...] = (
-    EarlierBaseline(
-        "fused_linear_orpo_loss",
-        4096,
-        Source(
-            "Liger-Kernel benchmarks",
-            "benchmark/scripts/benchmark_orpo_loss.py at 02a168d1, TorchLMHeadORPO, T = 4096; rows of other "
-            "lengths came with 7a9e1db0, after 82f5dbfc replaced that class",
-            "0.4.0",
-        ),
-    ),
-)

@@ -27,7 +27,7 @@ class Flat:
     """FSDP1's settings: ranks of one shard group (1: weights stay whole on every rank); dtypes of shards, of what is
     gathered, of reductions; whether parameters keep their own names; whether layers stay gathered after forward;
     whether the next unit is gathered while one runs forward, and backward, there before or after its reduction;
-    whether layers are recomputed by a forward of their own (reentrant). `mixed`: all is gathered in one dtype; otherwise
+    whether layers are recomputed by a forward of their own (reentrant). `mixed`: all is gathered in one dtype, else
     every unit in its own."""
 
     ranks: int

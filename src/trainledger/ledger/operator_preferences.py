@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import BOOL, FP32, INT64
-from trainledger.facts.operator_losses import COMPILED_PREFERENCES, EARLIER_BASELINES, LEFT_BEHIND, CompiledPreference
+from trainledger.facts.operator_losses import COMPILED_PREFERENCES, LEFT_BEHIND, CompiledPreference
 from trainledger.ledger import aten
 from trainledger.ledger.losses import torch_cross_entropy
 from trainledger.ledger.nn import linear
@@ -63,16 +63,10 @@ def whole(run: OperatorRun) -> Written:
     """The baseline: all logits; cross-entropy of the chosen half, and mean log-probabilities of every sequence."""
     t, ins = _inputs(run)
     logits = linear(t, ins.states, (*t.dims[ins.states][:-1], t.dims[ins.weight][0]), ins.weight)
-    length = t.dims[ins.states][1].size
-    if any(row.operator == run.operator and row.length == length for row in EARLIER_BASELINES):
-        likelihood = _chosen_likelihood(t, logits, ins.target)
-        means = aten.mean(t, log_softmax(t, logits))
-        t.end([logits])
-    else:
-        wide = aten.to(t, logits, FP32)
-        likelihood = _chosen_likelihood(t, wide, ins.target)
-        means = _means(t, log_softmax(t, wide), ins.target)
-        t.end([logits, wide])
+    wide = aten.to(t, logits, FP32)
+    likelihood = _chosen_likelihood(t, wide, ins.target)
+    means = _means(t, log_softmax(t, wide), ins.target)
+    t.end([logits, wide])
     preference = _preference(t, means)
     weighted = COMPILED_PREFERENCES[run.operator].weighted
     loss = aten.sub(t, aten.scale(t, likelihood) if weighted else likelihood, preference)

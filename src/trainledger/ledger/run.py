@@ -107,8 +107,10 @@ def run_of(plan: Plan, architecture: str) -> Run:
 
 
 def _norms(plan: Plan, kept: DType) -> DType | None:
-    """The dtype in which norms are read: FSDP2 gathers all weights of a layer in one; under FSDP1 an adapter's are asked
-    for theirs before they are gathered."""
+    """The dtype in which norms are read; None where all weights are read in one.
+
+    FSDP2 gathers all weights of a layer in one; under FSDP1 an adapter's are asked for theirs before they are gathered.
+    """
     if plan.parallel.strategy not in GATHERED:
         return kept
     first = plan.parallel.strategy in FLAT or plan.parallel.options.get("fsdp_version") == FIRST
