@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trainledger.base.dims import Dim, Dims
 from trainledger.ledger.book import Book
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.regions import Region, run_back
-from trainledger.ledger.tape import EXTERNAL, Storage, Tape
+from trainledger.ledger.tape import EXTERNAL, Storage, Tape, over_vocabulary
 from trainledger.ledger.walk import Events, Forward, early_stop, first_birth, products, run_forward
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
@@ -125,7 +124,7 @@ class _Lines:
         if number is None:
             account = self.accounts.get(storage, self.work)
             made = self.piece.tape.storages[storage]
-            shown = Account.LOGITS if account is not Account.CASTS and _over_vocabulary(made.dims) else account
+            shown = Account.LOGITS if account is not Account.CASTS and over_vocabulary(made.dims) else account
             number = self.known[storage] = self._free(shown, made, lambda: self._why(account, storage))
         return number
 
@@ -162,15 +161,6 @@ class _Lines:
         self.accounts = dict.fromkeys(held, kept)
         self.accounts.update(dict.fromkeys(cached, Account.CASTS))
         self.work = work
-
-
-def _over_vocabulary(dims: Dims) -> bool:
-    """Whether a tensor has an entry per token and word: logits, and what the loss makes of them."""
-    words = tokens = False
-    for axis in dims:
-        words = words or axis.dim is Dim.VOCAB
-        tokens = tokens or axis.dim is Dim.SEQUENCE or axis.dim is Dim.TOKENS
-    return words and tokens
 
 
 class Walker:

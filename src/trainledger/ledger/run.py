@@ -101,7 +101,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
-        trainer=TRAINER_BATCH.package in stack.versions or "batch_tensors" in options,
+        trainer=TRAINER_BATCH.package in stack.versions,
         software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
     )
 
