@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import FP32, DType
@@ -13,7 +14,7 @@ from trainledger.ledger.fsdp2 import Fsdp2, How, Kept, sharded_gradient
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.units import Unit, Units
-from trainledger.ledger.updates import Parameter
+from trainledger.ledger.updates import Parameter, Runs
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_at, rows_of, with_rows
 from trainledger.model.program import Model, Role, Weight
@@ -68,6 +69,16 @@ class Schedule:
         return [first, *between, *last]
 
 
+class Own(Protocol):
+    """A strategy that builds its states and steps the optimizer by itself."""
+
+    def build(self) -> Runs:
+        """Events of building the model's states."""
+
+    def step(self, first: bool) -> Sequence[tuple[str, Runs]]:
+        """Events of one step after its micro-batches, by moment; `first`: the optimizer's states appear."""
+
+
 class Layout:
     """Everything whole on every rank."""
 
@@ -82,6 +93,11 @@ class Layout:
             for prefix, weight, count in weights_of(self.job.model)
             if self.job.trained(weight)
         )
+
+    @property
+    def own(self) -> Own | None:
+        """What builds and steps in place of the usual order; None where nothing does."""
+        return None
 
     def stored(self, weight: Weight) -> DType:
         """The dtype in which a weight is kept."""

@@ -20,7 +20,7 @@ from trainledger.ledger.micro import Job, Trained
 from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import run_of
 from trainledger.ledger.step import Extras, Updates, compose
-from trainledger.ledger.strategy import layout_of
+from trainledger.ledger.strategy import deepspeed_of, layout_of
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
 from trainledger.model.counts import fits
@@ -42,14 +42,15 @@ class Ledger:
     segments: tuple[Segment, ...]
 
 
-def rank_ledger(plan: Plan, model: Model, architecture: str) -> Ledger:
-    """The ledger of one rank of a resolved plan on a device of this architecture."""
+def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = None) -> Ledger:
+    """The ledger of one rank of a resolved plan (None: of the fullest) on a device of this architecture."""
     book = Book()
     run, wanted = run_of(plan, architecture), trained_of(plan, model)
     left = untrained(run.software, model)  # a fused kernel may make no gradient for a weight
     job = Job(book, model, run, lambda weight: weight not in left and wanted(weight))
     extras = extras_of(plan, architecture)
-    segments = compose(job, layout_of(plan, job, extras.master), updates_of(plan), extras)
+    updates = updates_of(plan)
+    segments = compose(job, layout_of(plan, job, updates, extras.master, rank), updates, extras)
     return Ledger(tuple(book.lines), fold(book.lines, segments), tuple(segments))
 
 
@@ -103,7 +104,7 @@ def extras_of(plan: Plan, architecture: str) -> Extras:
     large = architecture in CUBLAS.architectures or any(
         architecture == name and at_least(plan.stack.versions.get("torch"), since) for name, since in CUBLAS.since
     )
-    ddp = parallel.strategy == "ddp"
+    ddp = parallel.strategy == "ddp" and not deepspeed_of(plan)
     return Extras(
         workspace=_configured(plan.stack.env.get("CUBLAS_WORKSPACE_CONFIG"))
         or (CUBLAS.large if large else CUBLAS.default),

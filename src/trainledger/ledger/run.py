@@ -16,6 +16,7 @@ from trainledger.model.program import Role
 from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
+ZERO = ("zero1", "zero2", "zero3")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
 
 
@@ -88,7 +89,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
         loss=stack.loss,
-        gradients=compute if gathered else DTYPES[precision.gradients],
+        gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
@@ -97,6 +98,14 @@ def run_of(plan: Plan, architecture: str) -> Run:
         norms=norms,
         software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
     )
+
+
+def _gradients(plan: Plan) -> DType:
+    """The dtype in which autograd leaves gradients; DeepSpeed's own wider ones are its wrappers' business."""
+    precision, strategy = plan.precision, plan.parallel.strategy
+    if strategy in GATHERED:
+        return DTYPES[precision.compute]
+    return DTYPES[precision.weights if strategy in ZERO else precision.gradients]
 
 
 _EVERY = re.compile(r"every (\d{1,4})(?:st|nd|rd|th)? layers?")

@@ -10,7 +10,10 @@ from trainledger.ledger.fsdp2 import How
 from trainledger.ledger.layout import Layout, Schedule, Sharded
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.micro import Job
+from trainledger.ledger.run import ZERO
+from trainledger.ledger.step import Updates
 from trainledger.ledger.units import units_of
+from trainledger.ledger.wrapper import wrapper_of
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -19,14 +22,23 @@ EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
 KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under which gathered weights stay for backward
 
 
-def layout_of(plan: Plan, job: Job, master: DType | None) -> Layout:
-    """The layout of a resolved plan's model on one rank; `master`: dtype of master weights, None without."""
+def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank: int | None) -> Layout:
+    """The layout of a resolved plan's model on one rank (None: the fullest); `master`: dtype of master weights, None
+    without."""
     schedule = _schedule(plan, job)
     if fsdp_of(plan) == TWO:
         return Sharded(job, schedule, units_of(job.model, plan.stack.versions), _fsdp2(plan, job))
     if fsdp_of(plan) == ONE:
         return FlatSharded(job, schedule, units_of(job.model, {}), _fsdp1(plan, job))
+    if deepspeed_of(plan):
+        return wrapper_of(plan, job, updates, rank)
     return Layout(job, schedule, master)
+
+
+def deepspeed_of(plan: Plan) -> bool:
+    """Whether DeepSpeed runs the plan: its strategies, its framework, or its stage given as an option."""
+    given = plan.parallel
+    return given.strategy in ZERO or plan.stack.framework == "deepspeed" or "stage" in given.options
 
 
 def fsdp_of(plan: Plan) -> int:

@@ -1,0 +1,80 @@
+"""Which of DeepSpeed's wrappers of the optimizer runs a plan, with its settings.
+
+Source: deepspeed/runtime/engine.py (0.9.5 to 0.19.8): _configure_optimizer, get_data_types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainledger.facts.deepspeed import CHECKS_BF16, REDUCE_BUCKET, REPLICATED_BF16, STAGES
+from trainledger.facts.dtypes import BF16, DTYPES, FP16, FP32
+from trainledger.ledger.layout_bf16 import Bf16
+from trainledger.ledger.layout_stage0 import Bare, Fused, Unfused
+from trainledger.ledger.layout_zero import DeepSpeed, ZeroFlat
+from trainledger.ledger.micro import Job
+from trainledger.ledger.step import Updates
+from trainledger.ledger.zero import Dtypes, Zero
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+PACKAGE = "deepspeed"
+FUSED_ADAM = "apex-fused"  # the name of a plan for DeepSpeed's FusedAdam, which runs Apex's kernel
+
+
+def wrapper_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> DeepSpeed:
+    """The wrapper of a resolved plan that DeepSpeed runs."""
+    how = zero_of(plan, rank)
+    return _wrapper(plan, how)(job, how, updates)
+
+
+def _wrapper(plan: Plan, how: Zero) -> type[DeepSpeed]:
+    summed = how.dtypes.weights == BF16 and how.dtypes.accumulate == FP32
+    if how.stage:
+        return Bf16 if how.stage == 1 and summed and not how.offload else ZeroFlat
+    if how.dtypes.weights == FP32:
+        return Bare
+    if how.dtypes.weights == BF16 and not REPLICATED_BF16.holds(how.version):
+        return Bf16
+    return Fused if plan.optimizer.implementation == FUSED_ADAM else Unfused
+
+
+def zero_of(plan: Plan, rank: int | None) -> Zero:
+    """DeepSpeed's settings of a resolved plan."""
+    options = plan.parallel.options
+    stage = STAGES.get(plan.parallel.strategy, 0)
+    version = plan.stack.versions.get(PACKAGE, "")
+    dtypes = _dtypes(plan)
+    offload = plan.offload.optimizer is not None
+    return Zero(
+        stage=stage,
+        ranks=degrees(plan).shard if stage else degrees(plan).dp,
+        rank=None if rank is None else rank % max(degrees(plan).dp, 1),
+        version=version,
+        dtypes=dtypes,
+        bucket=count(options, REDUCE_BUCKET.name, REDUCE_BUCKET.default),
+        overlap=bool(options.get("overlap_comm", stage == STAGES["zero3"])),
+        contiguous=bool(options.get("contiguous_gradients", True)) or offload,
+        scatter=bool(options.get("reduce_scatter", True)),
+        round_robin=bool(options.get("round_robin_gradients")),
+        offload=offload,
+        checked=dtypes.weights == FP16 or (dtypes.weights == BF16 and CHECKS_BF16.holds(version)),
+    )
+
+
+def count(options: dict[str, Any], name: str, default: int) -> int:
+    """A setting in elements; `auto` and what is not given are the default."""
+    given = options.get(name)
+    return default if given is None or isinstance(given, str) else int(given)
+
+
+def _dtypes(plan: Plan) -> Dtypes:
+    """Gradients are kept in the weights' dtype unless `grad_accum_dtype`, or the plan's own word, says otherwise."""
+    precision, options = plan.precision, plan.parallel.options
+    weights = DTYPES[precision.weights]
+    types = options.get("data_types")
+    named = types.get("grad_accum_dtype") if isinstance(types, dict) else None
+    accumulate = DTYPES.get(str(named)) or DTYPES[precision.gradients]
+    reduce = DTYPES.get(str(options.get("communication_data_type"))) or DTYPES[precision.reduce or weights.name]
+    master = DTYPES[precision.master] if precision.master else FP32
+    return Dtypes(weights, accumulate, reduce, master)
