@@ -4,13 +4,13 @@ from __future__ import annotations
 
 SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft"),
-    "parallel.strategy": ("none", "ddp", "zero1", "zero2", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
+    "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
     "stack.framework": ("transformers", "deepspeed"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),
-    "offload.optimizer": ("zero1", "zero2"),
-    "offload.params": (),
+    "offload.optimizer": ("zero1", "zero2", "zero3"),
+    "offload.params": ("zero3",),
     "offload.activations": (),
     "precision.compute": ("fp32", "bf16", "fp16"),
     "precision.weights": ("fp32", "bf16", "fp16"),

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainledger.base.dims import Dim, Dims
+from trainledger.ledger import visits
 from trainledger.ledger.book import Book
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.regions import Region, run_back
 from trainledger.ledger.tape import EXTERNAL, Storage, Tape
+from trainledger.ledger.visits import NOWHERE, Call, Visit, Visits
 from trainledger.ledger.walk import Forward, early_stop, first_birth, products, run_forward
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
@@ -33,12 +35,14 @@ class Arrived(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """A backward: its events, how many there are up to its first product, and the parameters as they arrived."""
+    """A backward: its events, how many there are up to its first product, the parameters as they arrived, how many
+    events there are up to the end of a forward that runs again in it, and calls of modules."""
 
     events: tuple[int, ...]
     product: int
     arrived: tuple[Arrived, ...]
     again: int
+    visits: tuple[Visit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Piece:
     """A tape with its edges: input and output values, outside values by name, and the lines of what passes edges.
 
     `known`: lines of storages shared with other pieces; `arriving` and `leaving`: lines of the output's and of the
-    input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient.
+    input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient. `calls`: its operations.
     """
 
     tape: Tape
@@ -57,6 +61,7 @@ class Piece:
     arriving: int
     leaving: int
     outside: dict[int, str]
+    calls: Sequence[Call] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,8 @@ class Walked:
     `held`: storages that autograd holds after forward, and `keeps_input`: whether the input is one; `trains`: whether
     the output needs a gradient (without, nothing runs backward). `products`: how many events there are up to the first
     result of a matrix product, forward and backward (0: there is none). `arrived`: parameters in the order in which
-    their gradients are whole. `again`: how many events of backward belong to a forward that runs again at its start.
+    their gradients are whole. `again`: how many events of backward there are up to the end of a forward that runs
+    again in it. `visits`: calls of modules.
     """
 
     forward: tuple[int, ...]
@@ -79,6 +85,7 @@ class Walked:
     products: tuple[int, int]
     arrived: tuple[Arrived, ...] = ()
     again: int = 0
+    visits: Visits = NOWHERE
 
 
 class _Lines:
@@ -181,16 +188,18 @@ class Walker:
         loose = self._loose(casts, forward)
         outside = frozenset(piece.outside[value] for value in forward.outside if value in piece.outside)
         held, first = frozenset(forward.held), first_birth(forward.events, products(tape))
+        seen = visits.ahead(piece.calls, forward.turns)
         keeps = piece.source != EXTERNAL and tape.store[piece.source] in held
         if not tape.grad[piece.target]:
-            return Walked(ahead, (), loose, outside, held, keeps, False, (first, 0))
+            return Walked(ahead, (), loose, outside, held, keeps, False, (first, 0), visits=Visits(seen))
         back = self._back(forward)
         again = run_back(back, regions)
         for storage in again:
             self.lines.known.pop(storage, None)
         behind = self._backward(back, 0, again)
         made = (first, behind.product)
-        return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived)
+        every = Visits(seen, behind.visits)
+        return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, visits=every)
 
     def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset()) -> Walked:
         """The whole piece is recomputed in backward; its input and the outside values it reads are kept till then."""
@@ -207,8 +216,9 @@ class Walker:
         used = {value for prim in tape.prims for value in prim.ins}
         outside = frozenset(name for value, name in piece.outside.items() if value in used)
         held = frozenset({tape.store[piece.source]})
-        made = (first, behind.product)
-        return Walked(ahead, behind.events, loose, outside, held, True, True, made, behind.arrived, behind.again)
+        made, arrived = (first, behind.product), behind.arrived
+        every = Visits(visits.ahead(piece.calls, forward.turns), behind.visits)
+        return Walked(ahead, behind.events, loose, outside, held, True, True, made, arrived, behind.again, every)
 
     def _stopped(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
@@ -222,7 +232,7 @@ class Walker:
         back.run(saving[0], saving[-1] + 1)
         back.events.append(-tape.store[piece.source] - 1)
         back.run(0, saving[0])
-        return self._again(back, again, started)
+        return self._again(back, again, (started, saving[-1]))
 
     def _reentrant(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
@@ -232,13 +242,19 @@ class Walker:
         back.run(0, len(tape.prims))
         back.release(back.first)
         back.events += [-tape.store[piece.target] - 1, -tape.store[piece.source] - 1]
-        return self._again(back, again, len(again.events))
+        return self._again(back, again, (len(again.events), len(tape.prims)))
 
-    def _again(self, back: Backward, again: Forward, started: int) -> Behind:
+    def _again(self, back: Backward, again: Forward, stopped: tuple[int, int]) -> Behind:
+        """`stopped`: after how many events the forward that runs again is left, and in which primitive."""
+        started, last = stopped
+        start, calls = started - len(again.events), self.piece.calls
         self.lines = _Lines(self.book, self.piece)
         self.lines.known.pop(self.piece.tape.store[self.piece.target], None)  # not what the forward handed on
         self.lines.phase(again.held, Account.RECOMPUTED, Account.BACKWARD)
-        return self._backward(back, started)
+        found = self._backward(back, started)
+        return found._replace(
+            visits=visits.woven(found.visits, visits.anew(calls, again.turns, start, last), start, last)
+        )
 
     def _loose(self, values: frozenset[int], forward: Forward) -> tuple[int, ...]:
         storages = dict.fromkeys(self.piece.tape.store[value] for value in values)
@@ -269,4 +285,4 @@ class Walker:
         first = first_birth(back.events, back.products | products(tape))
         events = ahead + lines.read(back.events[started:])
         arrived = tuple(Arrived(one.weight, lines.of(one.storage), one.at) for one in back.arrived)
-        return Behind(events, first, arrived, started)
+        return Behind(events, first, arrived, started, visits.behind(piece.calls, back.turns))

@@ -62,7 +62,7 @@ class Bf16(Bare):
 
     def parameters_of(self) -> tuple[Parameter, ...]:
         """Each group's part of one rank."""
-        self.groups = groups_of(self.decays(), self.how)
+        self.groups = groups_of(self.grouped(), self.how)
         return tuple(
             Parameter(
                 Weight("flat", (Axis(Dim.ELEMENTS, group.part),), Role.MATRIX),

@@ -5,7 +5,7 @@ Source: deepspeed/runtime/zero/stage_1_and_2.py (0.9.5 to 0.19.8): __init__, ste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -63,10 +63,9 @@ class DeepSpeed(Layout):
         """None that the step has to set to none: DeepSpeed does so itself."""
         return []
 
-    def decays(self) -> tuple[tuple[Slot, ...], ...]:
-        """Trained parameters by the optimizer's groups."""
-        apart = self.job.run.undecayed(self.job.model.family)
-        return tuple(tuple(one for one in self.trained if (one.weight.role in apart) == last) for last in (False, True))
+    def grouped(self) -> tuple[tuple[Slot, ...], ...]:
+        """Trained parameters by the optimizer's groups: one, as where the configuration names the optimizer."""
+        return (self.trained,) if self.trained else ()
 
     def originals(self, slots: Sequence[Slot]) -> Copies:
         """Lines of whole weights, one by one."""
@@ -123,7 +122,7 @@ class ZeroFlat(DeepSpeed):
 
     def __init__(self, job: Job, how: Zero, updates: Updates) -> None:
         super().__init__(job, how, updates)
-        self.groups = groups_of(self.decays(), how)
+        self.groups = groups_of(self.grouped(), how)
         if how.rank is None:
             self.how = replace(how, rank=fullest(self.groups, how.ranks) if self.groups else 0)
         self.parameters = tuple(
@@ -244,8 +243,3 @@ class ZeroFlat(DeepSpeed):
 def _part(group: Group) -> Weight:
     """A group's part on one rank as a weight of the optimizer."""
     return Weight("flat", (Axis(Dim.ELEMENTS, group.part),), Role.MATRIX)
-
-
-def pieces_of(slots: Sequence[Slot], ranks: int) -> Iterator[int]:
-    """Elements of each parameter's part where every parameter is spread by itself."""
-    return (-(-slot.size // ranks) for slot in slots)

@@ -5,16 +5,30 @@ Source: deepspeed/runtime/engine.py (0.9.5 to 0.19.8): _configure_optimizer, get
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from trainledger.facts.deepspeed import CHECKS_BF16, REDUCE_BUCKET, REPLICATED_BF16, STAGES
+from trainledger.facts.deepspeed import (
+    CHECKS_BF16,
+    MAX_LIVE,
+    MAX_REUSE,
+    PERSISTENCE,
+    PREFETCH,
+    REDUCE_BUCKET,
+    REPLICATED_BF16,
+    STAGES,
+    SUB_GROUP,
+)
 from trainledger.facts.dtypes import BF16, DTYPES, FP16, FP32
 from trainledger.ledger.layout_bf16 import Bf16
 from trainledger.ledger.layout_stage0 import Bare, Fused, Unfused
 from trainledger.ledger.layout_zero import DeepSpeed, ZeroFlat
+from trainledger.ledger.layout_zero3 import Parts, ZeroParts
 from trainledger.ledger.micro import Job
+from trainledger.ledger.registered import Slot, slots_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.zero import Dtypes, Zero
+from trainledger.ledger.zero3_fetch import Fetching
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -25,6 +39,8 @@ FUSED_ADAM = "apex-fused"  # the name of a plan for DeepSpeed's FusedAdam, which
 def wrapper_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> DeepSpeed:
     """The wrapper of a resolved plan that DeepSpeed runs."""
     how = zero_of(plan, rank)
+    if how.stage == STAGES["zero3"]:
+        return ZeroParts(job, how, updates, _parts(plan, how, slots_of(job.model)))
     return _wrapper(plan, how)(job, how, updates)
 
 
@@ -48,7 +64,7 @@ def zero_of(plan: Plan, rank: int | None) -> Zero:
     offload = plan.offload.optimizer is not None
     return Zero(
         stage=stage,
-        ranks=degrees(plan).shard if stage else degrees(plan).dp,
+        ranks=_ranks(plan, stage),
         rank=None if rank is None else rank % max(degrees(plan).dp, 1),
         version=version,
         dtypes=dtypes,
@@ -60,6 +76,33 @@ def zero_of(plan: Plan, rank: int | None) -> Zero:
         offload=offload,
         checked=dtypes.weights == FP16 or (dtypes.weights == BF16 and CHECKS_BF16.holds(version)),
     )
+
+
+def _ranks(plan: Plan, stage: int) -> int:
+    """Ranks that share the states: those of MiCS's shard group where there is one."""
+    ranks = degrees(plan)
+    group = plan.parallel.options.get("mics_shard_size")
+    if stage == STAGES["zero3"] and isinstance(group, int | float) and group > 0:
+        return int(group)
+    return ranks.shard if stage else ranks.dp
+
+
+def _parts(plan: Plan, how: Zero, slots: Sequence[Slot]) -> Parts:
+    options = plan.parallel.options
+    second = count(options, "zero_hpz_partition_size", 1)
+    persistence = count(options, PERSISTENCE.name, PERSISTENCE.default)
+    fetching = Fetching(
+        ranks=how.ranks,
+        dtype=how.dtypes.weights,
+        prefetch=count(options, PREFETCH.name, PREFETCH.default),
+        live=count(options, MAX_LIVE.name, MAX_LIVE.default),
+        reuse=count(options, MAX_REUSE.name, MAX_REUSE.default),
+        persistent=frozenset(slot for slot in slots if slot.size <= persistence),
+        overlap=how.overlap,
+        offload=plan.offload.params is not None,
+        second=second if second > 1 else 0,
+    )
+    return Parts(fetching, count(options, SUB_GROUP.name, SUB_GROUP.default))
 
 
 def count(options: dict[str, Any], name: str, default: int) -> int:
