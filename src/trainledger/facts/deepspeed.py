@@ -74,25 +74,79 @@ DEEPSPEED = Constants(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Page-locked host memory: PyTorch's allocator of it rounds each tensor up to a power of two."""
+
+    source: Source
+
+
+PINNED = Pinned(Source("PyTorch CachingHostAllocator", "aten/src/ATen/core/CachingHostAllocator.h", "v2.4 to v2.13"))
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """ZeRO-Infinity's defaults: buffers for the optimizer, each as large as a sub-group; buffers for weights and their
+    elements; elements of weights that stay in the host's memory."""
+
+    optimizer_buffers: int
+    weight_buffers: int
+    weight_elements: int
+    weights_kept: int
+    source: Source
+
+
+SWAP = Swap(
+    4,
+    5,
+    100_000_000,
+    1_000_000_000,
+    Source("DeepSpeed ZeRO-Infinity", "deepspeed/runtime/zero/offload_config.py", "0.9.5 to 0.19.8"),
+)
+
 STAGES = {"zero1": 1, "zero2": 2, "zero3": 3}  # by the strategy's name in a plan
 
 
 @dataclass(frozen=True, slots=True)
+class Auto:
+    """What the Trainer puts for `auto`: `tenths` tenths of the hidden size to this power, whole elements."""
+
+    tenths: int
+    power: int
+    source: Source
+
+    def elements(self, hidden: int) -> int:
+        """Elements for a model of this hidden size."""
+        return int(self.tenths * hidden**self.power) // TENTHS
+
+
+TENTHS = 10
+TRAINER_CONFIG = Source(
+    "Transformers and accelerate, a DeepSpeed configuration's auto values",
+    "transformers/integrations/deepspeed.py, trainer_config_finalize; accelerate/accelerator.py, _prepare_deepspeed",
+    "transformers 4.34 to 5.24, accelerate 0.24 to 1.15",
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Knob:
-    """A setting of `zero_optimization` in elements, with its default in every release from 0.9.5 to 0.19.8."""
+    """A setting of `zero_optimization` in elements, with its default in every release from 0.9.5 to 0.19.8, and what
+    `auto` means (None: it has no such value)."""
 
     name: str
     default: int
     source: Source
+    auto: Auto | None = None
 
 
-def _knob(name: str, default: int) -> Knob:
-    return Knob(name, default, Source(f"DeepSpeed, {name}", "deepspeed/runtime/zero/config.py", "0.9.5 to 0.19.8"))
+def _knob(name: str, default: int, auto: Auto | None = None) -> Knob:
+    where = Source(f"DeepSpeed, {name}", "deepspeed/runtime/zero/config.py", "0.9.5 to 0.19.8")
+    return Knob(name, default, where, auto)
 
 
-REDUCE_BUCKET = _knob("reduce_bucket_size", 500_000_000)
-PREFETCH = _knob("stage3_prefetch_bucket_size", 50_000_000)
-PERSISTENCE = _knob("stage3_param_persistence_threshold", 100_000)
+REDUCE_BUCKET = _knob("reduce_bucket_size", 500_000_000, Auto(10, 2, TRAINER_CONFIG))
+PREFETCH = _knob("stage3_prefetch_bucket_size", 50_000_000, Auto(9, 2, TRAINER_CONFIG))
+PERSISTENCE = _knob("stage3_param_persistence_threshold", 100_000, Auto(100, 1, TRAINER_CONFIG))
 MAX_LIVE = _knob("stage3_max_live_parameters", 1_000_000_000)
 MAX_REUSE = _knob("stage3_max_reuse_distance", 1_000_000_000)
 SUB_GROUP = _knob("sub_group_size", 1_000_000_000)

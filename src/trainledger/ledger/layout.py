@@ -15,7 +15,7 @@ from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.units import Unit, Units
 from trainledger.ledger.updates import Parameter, Runs
-from trainledger.lines.line import Account
+from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import rows_at, rows_of, with_rows
 from trainledger.model.program import Model, Role, Weight
 
@@ -98,6 +98,15 @@ class Layout:
     def own(self) -> Own | None:
         """What builds and steps in place of the usual order; None where nothing does."""
         return None
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that is looked at, where ranks differ."""
+        return None
+
+    def host(self) -> tuple[tuple[Line, int], ...]:
+        """Lines in the host's memory, with their copies."""
+        return ()
 
     def stored(self, weight: Weight) -> DType:
         """The dtype in which a weight is kept."""

@@ -14,6 +14,7 @@ from trainledger.facts.deepspeed import DEEPSPEED, DEVICE_FLATTEN, DEVICE_OVERFL
 from trainledger.facts.dtypes import FP64, UINT8, DType
 from trainledger.ledger.arrange import Micro, arranged
 from trainledger.ledger.book import MODELS, Spread
+from trainledger.ledger.host import Lines, host_line, optimizer_lines
 from trainledger.ledger.layout import Copies, Layout, Schedule, buffers_of
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
@@ -139,6 +140,11 @@ class ZeroFlat(DeepSpeed):
         """Over how many ranks master weights and states are spread."""
         return self.how.ranks
 
+    @property
+    def rank(self) -> int | None:
+        """Ranks differ by the parameters that their part begins and ends in."""
+        return self.how.rank
+
     # ---- building
 
     def build(self) -> Runs:
@@ -177,6 +183,26 @@ class ZeroFlat(DeepSpeed):
 
     def _all_temporaries(self) -> Runs:
         return [run for one in self.parameters for run in self.temporaries((one,))]
+
+    def host(self) -> Lines:
+        """An offloaded optimizer, copies on the way to and from it, and whole gradients between micro-batches."""
+        kept, dtypes = self.how.offload, self.how.dtypes
+        if kept is None or not self.trained:
+            return ()
+        updates, parts = self.updates, [group.part for group in self.groups]
+        options = updates.options(self.parameters[0].weight)
+        found = list(optimizer_lines(kept, parts, dtypes.master, updates.row, options))
+        largest = max(slot.size for slot in self.trained)
+        name = "gradient on its way from the device"
+        found.append((host_line(Account.REDUCTION, name, largest, dtypes.weights, kept.pinned), 1))
+        for part in parts:
+            found.append((host_line(Account.WEIGHTS, "updated weights to copy", part, dtypes.weights, kept.pinned), 1))
+        if self.schedule.count > 1:
+            for group in self.groups:
+                for slot in group.owned(self.how.rank or 0):
+                    name = f"accumulated gradient of {slot.name}"
+                    found.append((host_line(Account.GRADIENTS, name, slot.size, dtypes.weights, kept.pinned), 1))
+        return tuple(found)
 
     # ---- micro-batches
 

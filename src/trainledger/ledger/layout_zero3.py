@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.deepspeed import BORN_FP32, GRADIENT_DTYPE, LAZY_STATES
+from trainledger.facts.deepspeed import BORN_FP32, GRADIENT_DTYPE, LAZY_STATES, SWAP
 from trainledger.facts.dtypes import BOOL, FP16, DType
 from trainledger.ledger.arrange import Micro, arranged
+from trainledger.ledger.host import Kept, Lines, host_line, optimizer_lines
 from trainledger.ledger.layout_zero import KINDS, OPTIMIZER, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
@@ -21,17 +22,20 @@ from trainledger.ledger.updates import Parameter, Runs
 from trainledger.ledger.zero import Zero
 from trainledger.ledger.zero3 import Zero3, modules_of
 from trainledger.ledger.zero3_fetch import Coordinator, Fetching, Gathered
-from trainledger.lines.line import Account
+from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import rows_of
 from trainledger.model.program import Role, Weight
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What ZeRO-3 adds: how parameters are gathered; elements at which a sub-group is full."""
+    """What ZeRO-3 adds: how parameters are gathered; elements at which a sub-group is full; where weights are offloaded
+    to, and elements of them that NVMe leaves in the host's memory."""
 
     fetching: Fetching
     sub_group: int
+    offload: Kept | None
+    kept: int
 
 
 class ZeroParts(DeepSpeed):
@@ -120,6 +124,26 @@ class ZeroParts(DeepSpeed):
         between = dtypes.master if BORN_FP32.holds(self.how.version) else dtypes.weights
         born, gone = self.passing(Account.MASTER, "copy of a sub-group", size, between)
         return (born, master + 1, gone)
+
+    def host(self) -> Lines:
+        """Offloaded gradients, optimizer and weights."""
+        kept, weights, dtypes = self.how.offload, self.parts.offload, self.how.dtypes
+        found: list[tuple[Line, int]] = []
+        if kept is not None and self.trained:
+            name = "gradients, this rank's parts"
+            found.append((host_line(Account.GRADIENTS, name, self.total, dtypes.weights, kept.pinned), 1))
+            options = self.updates.options(self.parameters[0].weight)
+            sizes = [sum(sub) for sub in self.subs]
+            found += optimizer_lines(kept, sizes, dtypes.master, self.updates.row, options)
+        if weights is None:
+            return tuple(found)
+        every, name = sum(self.part(slot) for slot in self.slots), "weights, this rank's parts"
+        if weights.nvme:
+            size = weights.size or SWAP.weight_elements
+            buffer = host_line(Account.WEIGHTS, "swap buffer of weights", size, dtypes.weights, True)
+            found.append((buffer, weights.buffers or SWAP.weight_buffers))
+            every = min(every, self.parts.kept)
+        return (*found, (host_line(Account.WEIGHTS, name, every, dtypes.weights, weights.pinned), 1))
 
     # ---- micro-batches
 

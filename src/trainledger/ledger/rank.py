@@ -35,11 +35,14 @@ STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """One rank's lines and moments, in order; every moment's live lines add up to its bytes. `segments`: the births
-    and deaths that both were folded from."""
+    and deaths that both were folded from; `host`: lines in the host's memory, with their copies; `rank`: whose ledger
+    it is, where ranks differ."""
 
     lines: tuple[Line, ...]
     moments: tuple[Moment, ...]
     segments: tuple[Segment, ...]
+    host: tuple[tuple[Line, int], ...] = ()
+    rank: int | None = None
 
 
 def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = None) -> Ledger:
@@ -50,8 +53,9 @@ def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = 
     job = Job(book, model, run, lambda weight: weight not in left and wanted(weight))
     extras = extras_of(plan, architecture)
     updates = updates_of(plan)
-    segments = compose(job, layout_of(plan, job, updates, extras.master, rank), updates, extras)
-    return Ledger(tuple(book.lines), fold(book.lines, segments), tuple(segments))
+    layout = layout_of(plan, job, updates, extras.master, rank)
+    segments = compose(job, layout, updates, extras)
+    return Ledger(tuple(book.lines), fold(book.lines, segments), tuple(segments), layout.host(), layout.rank)
 
 
 def runs_eager(plan: Plan, model: Model) -> bool:

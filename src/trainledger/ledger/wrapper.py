@@ -5,7 +5,6 @@ Source: deepspeed/runtime/engine.py (0.9.5 to 0.19.8): _configure_optimizer, get
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from trainledger.facts.deepspeed import (
@@ -18,17 +17,22 @@ from trainledger.facts.deepspeed import (
     REPLICATED_BF16,
     STAGES,
     SUB_GROUP,
+    SWAP,
+    Knob,
 )
 from trainledger.facts.dtypes import BF16, DTYPES, FP16, FP32
+from trainledger.facts.option_row import AUTO
+from trainledger.ledger.host import Kept
 from trainledger.ledger.layout_bf16 import Bf16
 from trainledger.ledger.layout_stage0 import Bare, Fused, Unfused
 from trainledger.ledger.layout_zero import DeepSpeed, ZeroFlat
 from trainledger.ledger.layout_zero3 import Parts, ZeroParts
 from trainledger.ledger.micro import Job
-from trainledger.ledger.registered import Slot, slots_of
+from trainledger.ledger.registered import slots_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.zero import Dtypes, Zero
 from trainledger.ledger.zero3_fetch import Fetching
+from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -38,9 +42,9 @@ FUSED_ADAM = "apex-fused"  # the name of a plan for DeepSpeed's FusedAdam, which
 
 def wrapper_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> DeepSpeed:
     """The wrapper of a resolved plan that DeepSpeed runs."""
-    how = zero_of(plan, rank)
+    how = zero_of(plan, job.model.hidden.size, rank)
     if how.stage == STAGES["zero3"]:
-        return ZeroParts(job, how, updates, _parts(plan, how, slots_of(job.model)))
+        return ZeroParts(job, how, updates, _parts(plan, how, job.model))
     return _wrapper(plan, how)(job, how, updates)
 
 
@@ -55,22 +59,22 @@ def _wrapper(plan: Plan, how: Zero) -> type[DeepSpeed]:
     return Fused if plan.optimizer.implementation == FUSED_ADAM else Unfused
 
 
-def zero_of(plan: Plan, rank: int | None) -> Zero:
-    """DeepSpeed's settings of a resolved plan."""
+def zero_of(plan: Plan, hidden: int, rank: int | None) -> Zero:
+    """DeepSpeed's settings of a resolved plan; `hidden`: the model's hidden size, which `auto` values follow."""
     options = plan.parallel.options
     stage = STAGES.get(plan.parallel.strategy, 0)
     version = plan.stack.versions.get(PACKAGE, "")
     dtypes = _dtypes(plan)
-    offload = plan.offload.optimizer is not None
+    offload = _kept(plan, "optimizer", "offload_optimizer")
     return Zero(
         stage=stage,
         ranks=_ranks(plan, stage),
         rank=None if rank is None else rank % max(degrees(plan).dp, 1),
         version=version,
         dtypes=dtypes,
-        bucket=count(options, REDUCE_BUCKET.name, REDUCE_BUCKET.default),
+        bucket=elements_of(options, REDUCE_BUCKET, hidden),
         overlap=bool(options.get("overlap_comm", stage == STAGES["zero3"])),
-        contiguous=bool(options.get("contiguous_gradients", True)) or offload,
+        contiguous=bool(options.get("contiguous_gradients", True)) or offload is not None,
         scatter=bool(options.get("reduce_scatter", True)),
         round_robin=bool(options.get("round_robin_gradients")),
         offload=offload,
@@ -87,26 +91,51 @@ def _ranks(plan: Plan, stage: int) -> int:
     return ranks.shard if stage else ranks.dp
 
 
-def _parts(plan: Plan, how: Zero, slots: Sequence[Slot]) -> Parts:
-    options = plan.parallel.options
+def _parts(plan: Plan, how: Zero, model: Model) -> Parts:
+    options, hidden, slots = plan.parallel.options, model.hidden.size, slots_of(model)
     second = count(options, "zero_hpz_partition_size", 1)
-    persistence = count(options, PERSISTENCE.name, PERSISTENCE.default)
+    persistence = elements_of(options, PERSISTENCE, hidden)
     fetching = Fetching(
         ranks=how.ranks,
         dtype=how.dtypes.weights,
-        prefetch=count(options, PREFETCH.name, PREFETCH.default),
-        live=count(options, MAX_LIVE.name, MAX_LIVE.default),
-        reuse=count(options, MAX_REUSE.name, MAX_REUSE.default),
+        prefetch=elements_of(options, PREFETCH, hidden),
+        live=elements_of(options, MAX_LIVE, hidden),
+        reuse=elements_of(options, MAX_REUSE, hidden),
         persistent=frozenset(slot for slot in slots if slot.size <= persistence),
         overlap=how.overlap,
-        offload=plan.offload.params is not None,
+        offload=_kept(plan, "params", "offload_param") is not None,
         second=second if second > 1 else 0,
     )
-    return Parts(fetching, count(options, SUB_GROUP.name, SUB_GROUP.default))
+    stays = count(_section(plan, "offload_param"), "max_in_cpu", SWAP.weights_kept)
+    sub_group = elements_of(options, SUB_GROUP, hidden)
+    return Parts(fetching, sub_group, _kept(plan, "params", "offload_param"), stays)
+
+
+def _section(plan: Plan, name: str) -> dict[str, Any]:
+    given = plan.parallel.options.get(name)
+    return given if isinstance(given, dict) else {}
+
+
+def _kept(plan: Plan, key: str, name: str) -> Kept | None:
+    """Where a part is offloaded to: as the plan's `offload` says, else the strategy's own section."""
+    section = _section(plan, name)
+    place = getattr(plan.offload, key) or section.get("device")
+    if place in (None, "none"):
+        return None
+    pinned = bool(section.get("pin_memory"))
+    return Kept(place == "nvme", pinned, count(section, "buffer_count", 0), count(section, "buffer_size", 0))
+
+
+def elements_of(options: dict[str, Any], knob: Knob, hidden: int) -> int:
+    """A setting in elements: as given, as the Trainer fills it in, or the default."""
+    given = options.get(knob.name)
+    if given == AUTO and knob.auto is not None:
+        return knob.auto.elements(hidden)
+    return count(options, knob.name, knob.default)
 
 
 def count(options: dict[str, Any], name: str, default: int) -> int:
-    """A setting in elements; `auto` and what is not given are the default."""
+    """A whole number, or the default where none is given."""
     given = options.get(name)
     return default if given is None or isinstance(given, str) else int(given)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from trainledger.facts.deepspeed import DEEPSPEED, FP32_PART
 from trainledger.facts.dtypes import DType
+from trainledger.ledger.host import Kept
 from trainledger.ledger.registered import Slot
 from trainledger.lines.shards import rows_of
 
@@ -33,8 +34,8 @@ class Dtypes:
 class Zero:
     """DeepSpeed's settings: the stage; ranks over which it shards; the rank looked at (None: the fullest); DeepSpeed's
     release; dtypes; elements of a reduce bucket; whether reductions have a stream of their own, gradients go to one
-    buffer, reductions scatter, parameters are dealt out in turn, the optimizer lies on the host; whether fp16 or a bf16
-    that is checked looks for overflow."""
+    buffer, reductions scatter, parameters are dealt out in turn; where the optimizer is offloaded
+    to; whether gradients are looked through for overflow."""
 
     stage: int
     ranks: int
@@ -46,7 +47,7 @@ class Zero:
     contiguous: bool
     scatter: bool
     round_robin: bool
-    offload: bool
+    offload: Kept | None
     checked: bool
 
     @property
