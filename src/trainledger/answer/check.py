@@ -131,5 +131,7 @@ def _parts(plan: Plan) -> Iterator[Problem]:
         )
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
-        if place is not None:
-            yield Problem(f"offload.{name}", f"found {place!r}", "only device memory can be estimated so far")
+        if place is not None and plan.parallel.strategy not in SCOPE[f"offload.{name}"]:
+            yield Problem(
+                f"offload.{name}", f"found {place!r}", "only what DeepSpeed's ZeRO offloads can be estimated so far"
+            )

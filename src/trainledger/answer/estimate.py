@@ -59,8 +59,8 @@ class Estimate:
         return architecture_of(device_of(self.plan))
 
 
-def estimate(plan: Plan) -> Estimate:
-    """The estimate of a resolved plan.
+def estimate(plan: Plan, rank: int | None = None) -> Estimate:
+    """The estimate of a resolved plan: of the fullest rank, or of the one asked for where ranks differ.
 
     Raises InputError naming every key that this version cannot estimate, or that the model cannot have.
     """
@@ -70,7 +70,7 @@ def estimate(plan: Plan) -> Estimate:
     device = device_of(plan)
     architecture = architecture_of(device)
     conf = conf_of(plan.stack.allocator, {name: str(value) for name, value in plan.stack.env.items()})
-    ledger = rank_ledger(plan, model, architecture)
+    ledger = rank_ledger(plan, model, architecture, rank)
     run = replayed(ledger, conf)
     outside = Outside.of(architecture, degrees(plan).world)
     peaks = peaks_of(plan, run.ledger if run else ledger, run)

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainledger.answer.precision import warnings
+from trainledger.facts.deepspeed import ANY_LINEAR, DEEPSPEED
 from trainledger.facts.device_rows import Device
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
 from trainledger.ledger.rank import EAGER, runs_eager
+from trainledger.ledger.run import ZERO
 from trainledger.model.program import Model
+from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 
@@ -26,8 +29,8 @@ class Notes:
 def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
     """Every note on a plan."""
     return Notes(
-        (*_precision(plan), *_attention(plan, model), *_device(device)),
-        (*_compile(plan), *_options(plan), *_further(model)),
+        (*_precision(plan), *_attention(plan, model), *_zero(plan), *_device(device)),
+        (*_compile(plan), *_options(plan), *_further(model), *_whole(plan)),
     )
 
 
@@ -41,6 +44,36 @@ def _precision(plan: Plan) -> Iterator[str]:
 def _attention(plan: Plan, model: Model) -> Iterator[str]:
     if plan.stack.attention != EAGER and runs_eager(plan, model):
         yield f"stack.attention: {plan.stack.attention} has no cap on scores, so {model.family} runs eager attention"
+
+
+def _zero(plan: Plan) -> Iterator[str]:
+    strategy, ranks = plan.parallel.strategy, degrees(plan).shard
+    if strategy not in ZERO:
+        return
+    what = {"zero1": "master weights and optimizer states", "zero2": "those and reduced gradients"}
+    divided = what.get(strategy, "all model states")
+    yield (
+        f"parallel.strategy: {strategy} divides {divided} by {ranks:,}; activations, logits and what the loss makes of "
+        "them are whole on every rank"
+    )
+    if strategy != "zero3":
+        yield f"parallel.strategy: under {strategy} ranks differ by where their part begins and ends; one is shown"
+    if plan.stack.framework == "transformers":
+        yield (
+            "optimizer: one group of parameters, as where DeepSpeed's configuration names the optimizer; the Trainer's "
+            f"own has two, which keeps gradients a little longer ({DEEPSPEED.source})"
+        )
+
+
+def _whole(plan: Plan) -> Iterator[str]:
+    """Models built outside zero.Init: which ones are, a plan does not say."""
+    version = plan.stack.versions.get("deepspeed", "")
+    given = plan.stack
+    if plan.parallel.strategy == "zero3" and not ANY_LINEAR.holds(version) and given.recompute.kind == "none":
+        yield (
+            f"stack.versions.deepspeed: before {ANY_LINEAR.release} a model that was built whole keeps every gathered "
+            f"weight from forward to backward: the ledger may be too low ({ANY_LINEAR.source})"
+        )
 
 
 def _compile(plan: Plan) -> Iterator[str]:

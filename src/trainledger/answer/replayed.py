@@ -49,7 +49,7 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     ends = len(ledger.lines)
     lines = (*ledger.lines, _ends_line())
     made = tuple(_with_ends(moment, lines, ends) for moment in moments)
-    return Replayed(Ledger(lines, made, segments), built, simulator.peak_reserved, stream)
+    return Replayed(Ledger(lines, made, segments, ledger.host, ledger.rank), built, simulator.peak_reserved, stream)
 
 
 def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, ...]:

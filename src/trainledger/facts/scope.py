@@ -5,11 +5,14 @@ from __future__ import annotations
 SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft"),
     "adapter.kind": ("lora", "dora"),
-    "parallel.strategy": ("none", "ddp", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
-    "stack.framework": ("transformers",),
+    "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
+    "stack.framework": ("transformers", "deepspeed"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),
+    "offload.optimizer": ("zero1", "zero2", "zero3"),
+    "offload.params": ("zero3",),
+    "offload.activations": (),
     "precision.compute": ("fp32", "bf16", "fp16"),
     "precision.weights": ("fp32", "bf16", "fp16"),
 }

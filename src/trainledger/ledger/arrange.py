@@ -27,6 +27,10 @@ class Hooks:
         """Before the piece runs forward."""
         return ()
 
+    def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:
+        """While the piece runs forward: events after so many of its own."""
+        return {}
+
     def passed(self, at: int) -> Events:
         """After the piece ran forward."""
         return ()
@@ -108,16 +112,13 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
 
 def _forward(walked: Walked, hooks: Hooks, at: int) -> Turn:
     before = hooks.ahead(at)
-    after = hooks.passed(at)
-    return _turn(before, walked.forward, after, walked.products[0])
+    events, product = _with(walked.forward, walked.products[0], hooks.inside(at, walked))
+    return _turn(before, events, hooks.passed(at), product)
 
 
 def _backward(walked: Walked, hooks: Hooks, at: int, first: Events = ()) -> Turn:
     before = (*hooks.behind(at), *first)
-    events, product = walked.backward, walked.products[1]
-    inside = hooks.within(at, walked)
-    if inside:
-        events, product = _spliced(events, inside), product + sum(len(inside[n]) for n in inside if n < product)
+    events, product = _with(walked.backward, walked.products[1], hooks.within(at, walked))
     return _turn(before, events, hooks.done(at, walked.arrived), product)
 
 
@@ -125,6 +126,13 @@ def _turn(before: Events, events: Events, after: Events, product: int) -> Turn:
     if before or after:
         events = (*before, *events, *after)
     return Turn(events, product + len(before) if product else 0)
+
+
+def _with(events: Events, product: int, inside: Mapping[int, Events]) -> tuple[Events, int]:
+    """The events with those inside them, and after how many of all its first matrix product has returned (0: none)."""
+    if not inside:
+        return events, product
+    return _spliced(events, inside), product + sum(len(inside[at]) for at in inside if at < product)
 
 
 def _spliced(events: Events, inside: Mapping[int, Events]) -> Events:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import FP32, DType
@@ -16,7 +16,7 @@ from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
-from trainledger.lines.line import Account
+from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import rows_at, rows_of, with_rows
 from trainledger.model.program import Model, Role, Weight
 
@@ -70,7 +70,7 @@ class Schedule:
         return [first, *between, *last]
 
 
-class Dtypes(NamedTuple):
+class Stored(NamedTuple):
     """The dtypes in which weights, norms and master weights (None: there are none) are kept."""
 
     weights: DType
@@ -78,24 +78,48 @@ class Dtypes(NamedTuple):
     master: DType | None = None
 
 
+class Own(Protocol):
+    """A strategy that builds its states and steps the optimizer by itself."""
+
+    def build(self) -> Runs:
+        """Events of building the model's states."""
+
+    def step(self, first: bool) -> Sequence[tuple[str, Runs]]:
+        """Events of one step after its micro-batches, by moment; `first`: the optimizer's states appear."""
+
+
 class Layout:
     """Everything whole on every rank."""
 
-    def __init__(self, job: Job, schedule: Schedule, kept: Dtypes) -> None:
-        self.job, self.schedule, self.kept = job, schedule, kept
+    def __init__(self, job: Job, schedule: Schedule, dtypes: Stored) -> None:
+        self.job, self.schedule, self.dtypes = job, schedule, dtypes
         self.parameters = self.parameters_of()
 
     def parameters_of(self) -> tuple[Parameter, ...]:
         """What the optimizer updates, in the order of the model's parameters."""
         return tuple(
-            Parameter(self.local(weight), prefix + weight.name, self.kept.master or self.stored(weight), count)
+            Parameter(self.local(weight), prefix + weight.name, self.dtypes.master or self.stored(weight), count)
             for prefix, weight, count in weights_of(self.job.model)
             if self.job.trained(weight)
         )
 
+    @property
+    def own(self) -> Own | None:
+        """What builds and steps in place of the usual order; None where nothing does."""
+        return None
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that is looked at, where ranks differ."""
+        return None
+
+    def host(self) -> tuple[tuple[Line, int], ...]:
+        """Lines in the host's memory, with their copies."""
+        return ()
+
     def stored(self, weight: Weight) -> DType:
         """The dtype in which a weight is kept."""
-        return weight.dtype or (self.kept.norms if weight.role is Role.NORM else self.kept.weights)
+        return weight.dtype or (self.dtypes.norms if weight.role is Role.NORM else self.dtypes.weights)
 
     def local(self, weight: Weight) -> Weight:
         """The part of a weight that this rank's optimizer updates."""
@@ -150,7 +174,7 @@ class Sharded(Layout):
 
     def __init__(self, job: Job, schedule: Schedule, units: Units, how: How) -> None:
         self.units, self.how = units, how
-        super().__init__(job, schedule, Dtypes(how.stored, how.stored))
+        super().__init__(job, schedule, Stored(how.stored, how.stored))
 
     def local(self, weight: Weight) -> Weight:
         """The rows of the first rank, which is the fullest."""

@@ -10,7 +10,7 @@ from itertools import groupby
 from trainledger.base.dims import Axis, Dim
 from trainledger.ledger.arrange import Micro, arranged
 from trainledger.ledger.fsdp1 import Flat, FlatLines, Fsdp1, Stay
-from trainledger.ledger.layout import Copies, Dtypes, Layout, Schedule, buffers_of, weights_of
+from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of, weights_of
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.units import Unit, Units
@@ -26,7 +26,7 @@ class FlatSharded(Layout):
     def __init__(self, job: Job, schedule: Schedule, units: Units, how: Flat) -> None:
         self.units, self.how = units, how
         self.stay = Stay()
-        super().__init__(job, schedule, Dtypes(how.stored, how.stored))
+        super().__init__(job, schedule, Stored(how.stored, how.stored))
 
     def parameters_of(self) -> tuple[Parameter, ...]:
         """What the optimizer sees: each parameter's piece of this rank's part, or that part as one."""

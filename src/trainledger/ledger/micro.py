@@ -85,7 +85,8 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     line = job.line(Account.ACTIVATIONS, "hidden states", frame, hidden)
     slope = job.line(Account.BACKWARD, "gradient of hidden states", frame, hidden)
     known = {tape.store[hidden]: line} | {tape.store[shared[name]]: number for name, number in lines.items()}
-    piece = Piece(tape, EXTERNAL, hidden, "", known, slope, slope, {}, next(iter(tape.leaves), EXTERNAL))
+    leaf = next(iter(tape.leaves), EXTERNAL)
+    piece = Piece(tape, EXTERNAL, hidden, "", known, slope, slope, {}, leaf, frame.calls)
     walked = Walker(job.book, piece, leaves.last).plain(frozenset(shared.values()))
     free = {name: number for name, number in lines.items() if tape.store[shared[name]] not in walked.held}
     return Opening(frame, walked, line, slope, lines, free)
@@ -140,7 +141,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Walked:
     known = {tape.store[source]: opening.hidden, tape.store[target]: opening.hidden}
     prefix = f"{block.name}.*."
     leaf = source if kind.first and opening.is_leaf else EXTERNAL
-    piece = Piece(tape, source, target, prefix, known, opening.gradient, opening.gradient, outside, leaf)
+    slope = opening.gradient
+    piece = Piece(tape, source, target, prefix, known, slope, slope, outside, leaf, frame.calls)
     walker = Walker(job.book, piece, leaves.first)
     keep = frozenset({source}) if kind.first else frozenset()
     if kind.recompute == "none":
@@ -194,7 +196,7 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], grad
         for name, value in zip(NAMED, named, strict=False)
     }
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
-    piece = Piece(tape, source, loss, "", known | lines, arriving, opening.gradient, {})
+    piece = Piece(tape, source, loss, "", known | lines, arriving, opening.gradient, {}, calls=frame.calls)
     walked = Walker(job.book, piece, leaves.first).plain(frozenset(named))
     return Closing(walked, arriving, tuple(lines.values()))
 

@@ -13,6 +13,7 @@ from trainledger.ledger.activations import activation
 from trainledger.ledger.fused import Site
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape
+from trainledger.ledger.visits import Call, call_of
 from trainledger.lines.kernel_choice import Asked, Choice, choose
 from trainledger.model import program as p
 from trainledger.model.program import NormKind, Op, Weight
@@ -47,7 +48,7 @@ class Setting:
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight, the
-    attention kernels of the operations being written, fused kernels and releases, and each operation's primitives."""
+    attention kernels of the operations being written, fused kernels, releases, operations' primitives and calls."""
 
     tape: Tape
     setting: Setting
@@ -57,6 +58,7 @@ class Frame:
     kernels: list[Choice] = field(default_factory=list)
     software: Software = field(default_factory=Software)
     marks: list[tuple[str, int, int]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
     def choice(self, spec: p.Attention) -> Choice:
         """The kernel that this attention runs, given whether there is a mask for it."""
@@ -282,6 +284,7 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
         if op.asked and not tape.grad[outs[0]]:
             tape.grad[outs[0]] = True
             tape.leaves.add(outs[0])
+        frame.calls.append(call_of(op, first, len(tape.prims)))
         gone = [names.pop(name) for name in op.drop]
         for name, value in zip(op.outs, outs, strict=True):
             if name in names:

@@ -20,6 +20,7 @@ from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
 FLAT = ("fsdp1", "fsdp1-noshard")
+ZERO = ("zero1", "zero2", "zero3")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
 
 
@@ -97,7 +98,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
         loss=stack.loss,
-        gradients=compute if gathered else DTYPES[precision.gradients],
+        gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
@@ -115,6 +116,14 @@ def _norms(plan: Plan, kept: DType) -> DType | None:
         return kept
     first = plan.parallel.strategy in FLAT or plan.parallel.options.get("fsdp_version") == FIRST
     return DTYPES[plan.precision.compute] if first else None
+
+
+def _gradients(plan: Plan) -> DType:
+    """The dtype in which autograd leaves gradients; DeepSpeed's own wider ones are its wrappers' business."""
+    precision, strategy = plan.precision, plan.parallel.strategy
+    if strategy in GATHERED:
+        return DTYPES[precision.compute]
+    return DTYPES[precision.weights if strategy in ZERO else precision.gradients]
 
 
 _EVERY = re.compile(r"every (\d{1,4})(?:st|nd|rd|th)? layers?")

@@ -114,7 +114,10 @@ class _Steps:
 
     def build(self) -> None:
         """Weights, buffers, master weights, buckets."""
-        job, extras = self.job, self.extras
+        job, extras, own = self.job, self.extras, self.layout.own
+        if own is not None:
+            self._add(INIT, own.build())
+            return
         self._add(INIT, self.layout.building())
         lines: list[tuple[int, int]] = []
         for account, dtype in ((Account.MASTER, extras.master), (Account.GRADIENTS, extras.main_gradients)):
@@ -165,6 +168,11 @@ class _Steps:
                 self.rebuilt = True
                 self._rebuild(f"{name}: forward", kind)
             self._micro(name, kind, not done)
+        own = self.layout.own
+        if own is not None:
+            for moment, runs in own.step(number == 0):
+                self._add(f"{name}: {moment}", runs)
+            return
         if self.updates.clips:
             self._add(f"{name}: {CLIP}", clip_events(self.job.book, self.parameters))
         self._update(name, number == 0)

@@ -10,11 +10,14 @@ from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import Flat
 from trainledger.ledger.fsdp2 import How
-from trainledger.ledger.layout import Dtypes, Layout, Schedule, Sharded
+from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.micro import Job
+from trainledger.ledger.run import ZERO
+from trainledger.ledger.step import Updates
 from trainledger.ledger.units import apart, units_of
+from trainledger.ledger.wrapper import wrapper_of
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -23,8 +26,9 @@ EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
 KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under which gathered weights stay for backward
 
 
-def layout_of(plan: Plan, job: Job, master: DType | None) -> Layout:
-    """The layout of a resolved plan's model on one rank; `master`: dtype of master weights, None without."""
+def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank: int | None) -> Layout:
+    """The layout of a resolved plan's model on one rank (None: the fullest); `master`: dtype of master weights, None
+    without."""
     schedule = _schedule(plan, job)
     wraps = str(plan.parallel.options.get("auto_wrap_policy", "")).upper() != NO_WRAP
     if fsdp_of(plan) == SECOND:
@@ -33,14 +37,22 @@ def layout_of(plan: Plan, job: Job, master: DType | None) -> Layout:
         units = units_of(job.model, {}, wraps)
         policy = plan.adapter is not None and _accelerated(plan)
         return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job))
+    if deepspeed_of(plan):
+        return wrapper_of(plan, job, updates, rank)
     whole = replace(schedule, last_only=False)  # gradients stay where they are either way
     return Layout(job, whole, dtypes_of(plan, master))
 
 
-def dtypes_of(plan: Plan, master: DType | None = None) -> Dtypes:
+def dtypes_of(plan: Plan, master: DType | None = None) -> Stored:
     """The dtypes in which a plan keeps weights and norms."""
     weights = DTYPES[plan.precision.weights]
-    return Dtypes(weights, DTYPES[plan.precision.norms] if plan.precision.norms else weights, master)
+    return Stored(weights, DTYPES[plan.precision.norms] if plan.precision.norms else weights, master)
+
+
+def deepspeed_of(plan: Plan) -> bool:
+    """Whether DeepSpeed runs the plan: its strategies, its framework, or its stage given as an option."""
+    given = plan.parallel
+    return given.strategy in ZERO or plan.stack.framework == "deepspeed" or "stage" in given.options
 
 
 def fsdp_of(plan: Plan) -> int:
