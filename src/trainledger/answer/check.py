@@ -94,6 +94,19 @@ def _degrees(plan: Plan) -> Iterator[Problem]:
             yield Problem(f"parallel.{name}", f"found {degree}", "only 1 can be estimated so far")
 
 
+def _quantization(plan: Plan) -> Iterator[Problem]:
+    given = plan.quantization
+    if given is None:
+        return
+    if given.kind == "mxfp4":
+        allowed = "Transformers trains MXFP4 models only when their weights are dequantised to 16 bits on loading"
+        yield Problem("quantization.kind", "found 'mxfp4'", allowed, "Leave quantization out.")
+    elif plan.trainable != "none" and plan.adapter is None:
+        yield Problem("quantization", f"found {given.kind!r}", "quantised weights train only through an adapter")
+    if plan.adapter is not None and plan.adapter.kind == "dora":
+        yield Problem("adapter.kind", "found 'dora'", "of a quantised base only lora can be estimated so far")
+
+
 def _adapter(given: Adapter) -> Iterator[Problem]:
     if given.kind not in SCOPE["adapter.kind"]:
         known = _listed(SCOPE["adapter.kind"])
@@ -109,10 +122,7 @@ def _adapter(given: Adapter) -> Iterator[Problem]:
 def _parts(plan: Plan) -> Iterator[Problem]:
     if plan.adapter is not None:
         yield from _adapter(plan.adapter)
-    if plan.quantization is not None:
-        yield Problem(
-            "quantization", f"found {plan.quantization.kind!r}", "only weights as they are can be estimated so far"
-        )
+    yield from _quantization(plan)
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
         if place is not None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.ledger import adapters, aten, attention, experts, nn, rotary, rules_liger
+from trainledger.facts.peft import DENSE
+from trainledger.ledger import adapters, aten, attention, experts, nn, quantised, rotary, rules_liger
 from trainledger.ledger.activations import activation
 from trainledger.ledger.fused import Site
 from trainledger.ledger.software import Software
@@ -37,7 +38,9 @@ class Setting:
     masked: bool = False
 
     def dtype_of(self, weight: Weight) -> DType:
-        """The dtype in which a weight is kept."""
+        """The dtype in which a weight is kept; of a packed one, that in which it is read."""
+        if weight.packed is not None:
+            return weight.packed.compute
         return weight.dtype or (self.norms if weight.role is p.Role.NORM else self.weights)
 
 
@@ -175,6 +178,9 @@ def _linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
     kind = nn.conv1d if spec.conv1d else nn.flat_linear if spec.flat else nn.linear
 
     def base() -> int:
+        if spec.weight.packed is not None:
+            values = f.need(spec.weight), f.param(spec.bias)
+            return quantised.linear(f.tape, quantised.Base(x, dims, *values, spec.weight.packed))
         return kind(f.tape, x, dims, f.need(spec.weight), f.param(spec.bias))
 
     return base() if spec.adapter is None else adapters.linear(f.tape, base, _call(f, spec, x, (tokens, tail)))
@@ -194,7 +200,8 @@ def _call(f: Frame, spec: p.Linear | p.Embed, x: int, dims: tuple[Dims, Dims]) -
     values = adapters.Low(f.need(low.down), f.need(low.up), f.param(low.bias), f.param(low.magnitude))
     chance = low.dropout if f.setting.training else 0
     own = f.need(spec.weight), f.param(getattr(spec, "bias", None))
-    return adapters.Call(x, tokens, tail, values, chance, f.software.release("peft"), *own)
+    kind = spec.weight.packed.kind.name if spec.weight.packed else DENSE
+    return adapters.Call(x, tokens, tail, values, chance, kind, f.software.release("peft"), *own)
 
 
 def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:

@@ -24,6 +24,7 @@ from trainledger.ledger.updates import Parameter, Runs, births, clip_events, dea
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Events, Segment
 from trainledger.model.program import Linear, Model, Weight
+from trainledger.model.quantised import sent_of, tensors_of
 
 STEPS = ("step 1", "step 2")
 INIT, CLIP, OPTIMIZER = "init", "clip", "optimizer"
@@ -132,14 +133,14 @@ class _Steps:
     def _like(self, account: Account, one: Parameter, dtype: DType) -> int:
         return self.job.book.tensor(account, one.name, one.weight.dims, dtype, ACCUMULATE)
 
-    def _weight(self, name: str, weight: Weight) -> int:
-        dtype = dtype_of_weight(self.job.run, weight)
-        return self.job.book.tensor(Account.WEIGHTS, name, weight.dims, dtype, MODELS)
-
     def build(self) -> None:
         """Weights, buffers, master weights, buckets."""
         job, extras = self.job, self.extras
-        lines = [(self._weight(prefix + weight.name, weight), count) for prefix, weight, count in weights_of(job.model)]
+        lines = [
+            (job.book.tensor(Account.WEIGHTS, prefix + one.name, one.dims, one.dtype, MODELS), count * one.copies)
+            for prefix, weight, count in weights_of(job.model)
+            for one in tensors_of(weight, dtype_of_weight(job.run, weight))
+        ]
         lines += [
             (job.book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers
         ]
@@ -171,7 +172,8 @@ class _Steps:
         found: list[tuple[DType, int]] = []
         for _, group in groupby(weights_of(self.job.model), lambda one: (one[0], one[2])):
             row = list(group)
-            sizes = [(dtype_of_weight(self.job.run, weight), elements(weight.dims)) for _, weight, _ in row]
+            own = [(weight, dtype_of_weight(self.job.run, weight)) for _, weight, _ in row]
+            sizes = [(one.dtype, elements(one.dims)) for weight, dtype in own for one in sent_of(weight, dtype)]
             found += sizes * row[0][2]
         return found + [(one.dtype, elements(one.dims)) for one in self.job.model.buffers]
 

@@ -32,7 +32,7 @@ from trainledger.model.operations import (
     Split,
     View,
 )
-from trainledger.model.weights import Buffer, LowRank, Role, Weight
+from trainledger.model.weights import Buffer, LowRank, Packing, Role, Weight
 
 __all__ = [
     "Act",
@@ -55,6 +55,7 @@ __all__ = [
     "Norm",
     "NormKind",
     "Op",
+    "Packing",
     "Role",
     "Rope",
     "Rotary",

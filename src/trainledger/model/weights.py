@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from trainledger.base.dims import Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, DType
+from trainledger.facts.quantization import QuantKind
 
 
 class Role(StrEnum):
@@ -26,10 +27,24 @@ WITHIN_HEADS = frozenset({Dim.HEADS, Dim.KV_HEADS, Dim.SLOTS, Dim.HEAD_DIM})
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """How a quantised weight is stored and read: its kind, whether scales are quantised too, inputs per group (0: one
+    group), the release of the package, the dtype that products are made in, and that which was quantised."""
+
+    kind: QuantKind
+    double: bool
+    group: int
+    release: str
+    compute: DType
+    loaded: DType
+
+
+@dataclass(frozen=True, slots=True)
 class Weight:
     """One parameter tensor. `name` is the framework's own; `dims` in storage order; `tied` shares another's storage.
 
-    `dtype`: its own, where it has not that of the model's weights. `tuned`: an adapter's run trains it.
+    `dtype`: its own, where it has not that of the model's weights. `tuned`: an adapter's run trains it. `packed`: how
+    it is quantised.
     """
 
     name: str
@@ -38,6 +53,7 @@ class Weight:
     tied: bool = False
     dtype: DType | None = None
     tuned: bool = False
+    packed: Packing | None = None
 
     @property
     def elements(self) -> int:
