@@ -6,7 +6,7 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft"),
     "adapter.kind": ("lora", "dora"),
     "parallel.strategy": ("none", "ddp"),
-    "stack.framework": ("transformers",),
+    "stack.framework": ("transformers", "torch"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),

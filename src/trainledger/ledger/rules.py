@@ -9,7 +9,9 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import DENSE
-from trainledger.ledger import adapters, aten, attention, experts, nn, quantised, rotary, rules_liger
+from trainledger.facts.quantization import STACKED_EXPERTS
+from trainledger.facts.versions import at_least
+from trainledger.ledger import adapters, aten, attention, experts, experts_loop, nn, quantised, rotary, rules_liger
 from trainledger.ledger.activations import activation
 from trainledger.ledger.fused import Site
 from trainledger.ledger.software import Software
@@ -237,6 +239,9 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
 def _routed(f: Frame, spec: p.Router | p.Experts, ins: list[int]) -> list[int]:
     if isinstance(spec, p.Router):
         return experts.router(f.tape, spec, ins[0], f.need(spec.weight))
+    frozen = not (f.trained(spec.gate_up) or f.trained(spec.down))
+    if frozen and f.setting.transformers and not at_least(f.setting.transformers, STACKED_EXPERTS.since):
+        return [experts_loop.experts(f.tape, spec, ins)]
     return [experts.experts(f.tape, spec, ins, f.need(spec.gate_up), f.need(spec.down))]
 
 
