@@ -4,7 +4,19 @@ from __future__ import annotations
 
 SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft"),
-    "adapter.kind": ("lora", "dora"),
+    "adapter.kind": (
+        "lora",
+        "dora",
+        "adalora",
+        "ia3",
+        "vera",
+        "loha",
+        "lokr",
+        "oft",
+        "boft",
+        "fourierft",
+        "ln-tuning",
+    ),
     "parallel.strategy": ("none", "ddp"),
     "stack.framework": ("transformers", "torch"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),

@@ -41,10 +41,11 @@ class Call(NamedTuple):
     bias: int | None = None
 
 
-def linear(t: Tape, base: Callable[[], int], call: Call) -> int:
+def linear(t: Tape, base: Callable[[int], int], call: Call) -> int:
     """base(x) + scale * up(down(dropout(x))), in the dtype of the layer's own result."""
     row = lora_layer(call.kind, call.release)
-    own = aten.copy(t, base()) if row.copies else base()
+    own = base(call.x)
+    own = aten.copy(t, own) if row.copies else own
     casts = row.casts_in_autocast or t.autocast is None
     high = aten.to(t, call.x, t.dtype[call.low.down]) if casts else call.x
     dropped = aten.dropout(t, high, call.dropout)

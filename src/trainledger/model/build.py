@@ -23,7 +23,11 @@ def model_of(plan: Plan) -> Model:
     model, packing = build(plan.keys()), packing_of(plan)
     if packing is not None:
         model = quantised(model, packing, plan.stack.versions.get("transformers", ""))
-    return adapted(model, method_of(plan.adapter)) if plan.adapter is not None else model
+    return (
+        adapted(model, method_of(plan.adapter, plan.stack.versions.get("peft", "")))
+        if plan.adapter is not None
+        else model
+    )
 
 
 def build(keys: Mapping[str, Any]) -> Model:

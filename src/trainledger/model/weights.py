@@ -89,6 +89,19 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Delta:
+    """What another of PEFT's methods adds to a linear layer: its kind and parameters. `inside`: it scales the input
+    (IA3). `parts`: how many parameters make each of its factors, where some are products of two. `dropout`: the
+    chance with which it drops its input."""
+
+    kind: str
+    weights: tuple[Weight, ...]
+    inside: bool = False
+    parts: tuple[int, ...] = ()
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class LowRank:
     """What LoRA adds to a layer: up(down(dropout(x))), scaled. `magnitude`: DoRA's trained norm of every output."""
 
@@ -97,3 +110,8 @@ class LowRank:
     bias: Weight | None = None
     dropout: float = 0.0
     magnitude: Weight | None = None
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """Its parameters in order."""
+        return tuple(one for one in (self.down, self.up, self.bias, self.magnitude) if one is not None)
