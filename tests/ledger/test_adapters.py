@@ -12,6 +12,7 @@ from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import Estimate, estimate, states_of
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP32, DType
+from trainledger.facts.peft import DENSE
 from trainledger.ledger.adapters import Call, Low, linear
 from trainledger.ledger.nn import linear as plain
 from trainledger.ledger.tape import EXTERNAL, Tape
@@ -35,7 +36,7 @@ def kept(adapter: DType, dropout: float = 0, release: str = NEWEST, autocast: bo
         None,
         tape.outside((outer,), adapter, True) if dora else None,
     )
-    call = Call(x, tokens, (outer,), low, dropout, release, weight)
+    call = Call(x, tokens, (outer,), low, dropout, DENSE, release, weight)
     out = linear(tape, lambda: plain(tape, x, (*tokens, outer), weight), call)
     held = run_forward(tape, frozenset({out}), saving=True).held
     return sum(tape.storages[storage].size for storage in held if storage != EXTERNAL)

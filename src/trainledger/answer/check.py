@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trainledger.answer.check_adapter import adapter_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.scope import SCOPE
@@ -12,7 +13,6 @@ from trainledger.ledger.run import every_of
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
-from trainledger.plan.training import Adapter
 
 
 def check(plan: Plan) -> None:
@@ -110,25 +110,8 @@ def _degrees(plan: Plan) -> Iterator[Problem]:
             yield Problem(f"parallel.{name}", f"found {degree}", "only 1 can be estimated so far")
 
 
-def _adapter(given: Adapter) -> Iterator[Problem]:
-    if given.kind not in SCOPE["adapter.kind"]:
-        known = _listed(SCOPE["adapter.kind"])
-        yield Problem("adapter.kind", f"found {given.kind!r}", f"{known} can be estimated so far")
-        return
-    if given.targets is None:
-        yield Problem(
-            "adapter.targets", "left out", "PEFT has no default targets for this model type",
-            "Name the modules, or write all-linear.",
-        )  # fmt: skip
-
-
 def _parts(plan: Plan) -> Iterator[Problem]:
-    if plan.adapter is not None:
-        yield from _adapter(plan.adapter)
-    if plan.quantization is not None:
-        yield Problem(
-            "quantization", f"found {plan.quantization.kind!r}", "only weights as they are can be estimated so far"
-        )
+    yield from adapter_problems(plan)
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
         if place is not None and plan.parallel.strategy not in SCOPE[f"offload.{name}"]:

@@ -24,13 +24,15 @@ from trainledger.facts.default_words import (
     V5,
     framework,
 )
-from trainledger.facts.defaults_adapter import TARGETS
+from trainledger.facts.defaults_adapter import RANKS, TARGETS
 from trainledger.facts.defaults_scope import PARALLEL, SCOPE
 from trainledger.facts.defaults_training import PRECISION, UPDATE
+from trainledger.facts.peft import LORA_KINDS
 
 REST = (
     *TARGETS,
-    DefaultRow("adapter.r", 8, "r = 8", LORA, (("adapter.kind", ("lora", "dora", "adalora")),)),
+    DefaultRow("adapter.r", 8, "r = 8", LORA, (("adapter.kind", LORA_KINDS),)),
+    *RANKS,
     DefaultRow("adapter.dropout", 0.0, "no dropout", LORA, (("adapter.kind", GIVEN),)),
     DefaultRow(
         "quantization.double", False, "bnb_4bit_use_double_quant False", BNB, (("quantization.kind", ("nf4", "fp4")),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
 from trainledger.facts.default_words import PEFT
 from trainledger.facts.peft import ADAPTER_DTYPE, DEFAULT_TARGETS, LORA_KINDS, TARGETS_SOURCE
+from trainledger.facts.peft_methods import METHODS
 
 _GIVEN = ("adapter.kind", GIVEN)
 ADAPTER_DTYPES = (
@@ -37,6 +38,11 @@ ADAPTER_DTYPES = (
         ADAPTER_DTYPE.source,
         (_GIVEN,),
     ),
+)
+RANKS = tuple(
+    DefaultRow("adapter.r", row.rank, f"PEFT's default of {row.kind}", row.source, (("adapter.kind", (row.kind,)),))
+    for row in METHODS.values()
+    if row.rank
 )
 TARGETS = tuple(
     DefaultRow(

@@ -43,8 +43,9 @@ INT32 = DType("int32", 32, 0, TORCH)
 INT8 = DType("int8", 8, 0, TORCH)
 UINT8 = DType("uint8", 8, 0, TORCH)
 BOOL = DType("bool", 8, 0, TORCH)
+COMPLEX64 = DType("complex64", 64, 23, TORCH)
 
 DTYPES: dict[str, DType] = {
     row.name: row
-    for row in (FP64, FP32, FP16, BF16, FP8, MXFP8, NVFP4, MXFP4, NF4_TYPE, INT64, INT32, INT8, UINT8, BOOL)
+    for row in (FP64, FP32, FP16, BF16, FP8, MXFP8, NVFP4, MXFP4, NF4_TYPE, INT64, INT32, INT8, UINT8, BOOL, COMPLEX64)
 }

@@ -3,32 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from enum import StrEnum
 
 from trainledger.base.sources import Source
 from trainledger.facts.versions import at_least
 
-LAYER = "peft/tuners/lora/layer.py"
 
+class Cast(StrEnum):
+    """Where a layer casts what it adds back to its own result's dtype."""
 
-def _lora(read: str) -> Source:
-    return Source("PEFT LoRA layers", LAYER, read)
+    NEVER = "never: the sum is made in place"
+    BEFORE_SCALE = "the product, before it is scaled"
+    AFTER_SCALE = "the product, after it is scaled"
+    AFTER_SUM = "the sum"
 
 
 @dataclass(frozen=True, slots=True)
-class LoraForward:
-    """How a release adds the low-rank product to the layer's own result: `in_place`, without a cast of the sum; or out
-    of place in the wider dtype, cast back to the result's. `since`: the first release read that does so."""
+class LoraLayer:
+    """How PEFT adds the low-rank product to the result of a layer of one kind, since a release.
 
+    `casts_in_autocast`: the input is cast to the adapter's dtype inside autocast too; `copies`: the layer's own result
+    is copied first; `in_place`: the sum overwrites that result; `names`: the product keeps a name until the end.
+    """
+
+    layers: tuple[str, ...]
     since: str
+    casts_in_autocast: bool
+    copies: bool
     in_place: bool
+    names: bool
+    cast: Cast
     source: Source
 
 
-LORA_FORWARD: tuple[LoraForward, ...] = (
-    LoraForward("0.9.0", False, _lora("0.9.0 to 0.21.2")),
-    LoraForward("", True, _lora("0.4.0 to 0.8.2")),
+def _lora(file: str, read: str) -> Source:
+    return Source("PEFT LoRA layers", f"peft/tuners/lora/{file}.py", read)
+
+
+DENSE = "dense"
+_BNB_4, _BNB_8, _GPTQ = ("nf4", "fp4"), ("int8",), ("gptq4", "gptq8")
+LORA_LAYERS: tuple[LoraLayer, ...] = (
+    LoraLayer((DENSE, "fp8"), "0.9.0", True, False, False, False, Cast.AFTER_SUM, _lora("layer", "0.9.0 to 0.21.2")),
+    LoraLayer((DENSE, "fp8"), "", True, False, True, False, Cast.NEVER, _lora("layer", "0.4.0 to 0.8.2")),
+    LoraLayer(_BNB_4, "0.10.0", False, True, False, True, Cast.AFTER_SCALE, _lora("bnb", "0.10.0 to 0.21.2")),
+    LoraLayer(_BNB_4, "0.9.0", False, True, False, True, Cast.BEFORE_SCALE, _lora("bnb", "0.9.0")),
+    LoraLayer(_BNB_4, "", False, True, True, True, Cast.BEFORE_SCALE, _lora("bnb", "0.4.0 to 0.8.2")),
+    LoraLayer(_BNB_8, "0.10.0", False, False, False, True, Cast.AFTER_SCALE, _lora("bnb", "0.10.0 to 0.21.2")),
+    LoraLayer(_BNB_8, "0.9.0", False, False, False, True, Cast.BEFORE_SCALE, _lora("bnb", "0.9.0")),
+    LoraLayer(_BNB_8, "", False, False, True, True, Cast.BEFORE_SCALE, _lora("bnb", "0.4.0 to 0.8.2")),
+    LoraLayer(_GPTQ, "0.16.0", True, False, False, False, Cast.AFTER_SUM, _lora("gptq", "0.16.0 to 0.21.2")),
+    LoraLayer(_GPTQ, "", False, False, True, True, Cast.BEFORE_SCALE, _lora("gptq", "0.9.0 to 0.15.2")),
+    LoraLayer(("awq4",), "", False, False, False, True, Cast.BEFORE_SCALE, _lora("awq", "0.9.0 to 0.21.2")),
 )
+
+
+def lora_layer(kind: str, release: str) -> LoraLayer:
+    """The row of a kind of layer (dense, or of quantisation) in a release; an unknown release counts as the newest."""
+    return next(row for row in LORA_LAYERS if kind in row.layers and at_least(release or None, row.since))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +128,9 @@ def scales_inside(family: str, transformers: str) -> bool:
     return family in SCALED_ROWS.always or at_least(transformers or None, SCALED_ROWS.since)
 
 
-Since = TypeVar("Since", LoraForward, DoraForward)
-
-
-def of_release(rows: tuple[Since, ...], release: str) -> Since:
-    """The first row that a release has reached; an unknown release counts as the newest."""
-    return next(row for row in rows if at_least(release or None, row.since))
+def reuses_product(release: str) -> bool:
+    """Whether DoRA reads its layer's own product where nothing is dropped from the input, in this release."""
+    return next(row.reuses for row in DORA_FORWARD if at_least(release or None, row.since))
 
 
 TARGETS_SOURCE = Source(

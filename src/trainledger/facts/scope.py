@@ -4,9 +4,21 @@ from __future__ import annotations
 
 SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft"),
-    "adapter.kind": ("lora", "dora"),
+    "adapter.kind": (
+        "lora",
+        "dora",
+        "adalora",
+        "ia3",
+        "vera",
+        "loha",
+        "lokr",
+        "oft",
+        "boft",
+        "fourierft",
+        "ln-tuning",
+    ),
     "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
-    "stack.framework": ("transformers", "deepspeed"),
+    "stack.framework": ("transformers", "deepspeed", "torch"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DType
-from trainledger.facts.peft import DORA_FORWARD, LORA_FORWARD, of_release
+from trainledger.facts.peft import Cast, lora_layer, reuses_product
 from trainledger.ledger import aten, nn
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
@@ -28,36 +28,44 @@ class Low(NamedTuple):
 
 class Call(NamedTuple):
     """One call of an adapted layer: its input, the dims of tokens and of what it makes of each, the adapter, the chance
-    of dropout, PEFT's release, and the layer's own weight and bias."""
+    of dropout, the kind of layer, PEFT's release, and the layer's own weight and bias."""
 
     x: int
     tokens: Dims
     tail: Dims
     low: Low
     dropout: float
+    kind: str
     release: str
     weight: int
     bias: int | None = None
 
 
-def linear(t: Tape, base: Callable[[], int], call: Call) -> int:
+def linear(t: Tape, base: Callable[[int], int], call: Call) -> int:
     """base(x) + scale * up(down(dropout(x))), in the dtype of the layer's own result."""
-    own = base()
-    high = aten.to(t, call.x, t.dtype[call.low.down])
+    row = lora_layer(call.kind, call.release)
+    own = base(call.x)
+    own = aten.copy(t, own) if row.copies else own
+    casts = row.casts_in_autocast or t.autocast is None
+    high = aten.to(t, call.x, t.dtype[call.low.down]) if casts else call.x
     dropped = aten.dropout(t, high, call.dropout)
     if call.low.magnitude is not None:
-        out = _dora(t, own, dropped, call, call.low.magnitude)
-    elif of_release(LORA_FORWARD, call.release).in_place:
-        return _ended(t, aten.add_into(t, own, aten.scale(t, low_rank(t, dropped, call))), high)
+        made, out = high, _dora(t, own, dropped, call, call.low.magnitude)
     else:
-        out = aten.add(t, own, aten.scale(t, low_rank(t, dropped, call)))
-    return _ended(t, aten.to(t, out, t.dtype[own]), high)
-
-
-def _ended(t: Tape, out: int, *names: int) -> int:
-    """The layer returns: its names end."""
-    t.end(names)
+        made = _scaled(t, low_rank(t, dropped, call), t.dtype[own], row.cast if casts else Cast.NEVER)
+        out = aten.add_into(t, own, made) if row.in_place else aten.add(t, own, made)
+    if row.cast is Cast.AFTER_SUM:
+        out = aten.to(t, out, t.dtype[own])
+    t.end([high, made] if row.names else [high])  # the layer returns
     return out
+
+
+def _scaled(t: Tape, product: int, own: DType, cast: Cast) -> int:
+    """The product times a number, in the layer's own dtype where it is cast before the sum."""
+    if cast is Cast.BEFORE_SCALE:
+        return aten.scale(t, aten.to(t, product, own))
+    made = aten.scale(t, product)
+    return aten.to(t, made, own) if cast is Cast.AFTER_SCALE else made
 
 
 def low_rank(t: Tape, x: int, call: Call) -> int:
@@ -90,7 +98,7 @@ def _dora(t: Tape, own: int, x: int, call: Call, magnitude: int) -> int:
     ratio = _ratio(t, magnitude, norms)
     low = low_rank(t, x, flat)
     product = base = aten.view(t, own, (*call.tokens, *outer))
-    if call.dropout > 0 or not of_release(DORA_FORWARD, call.release).reuses:
+    if call.dropout > 0 or not reuses_product(call.release):
         product = nn.linear(t, x, t.dims[base], names[-1])
     elif call.bias is not None:
         product = aten.sub(t, base, aten.view(t, call.bias, outer))

@@ -22,7 +22,7 @@ from trainledger.ledger.walk import Events, Forward, early_stop, first_birth, pr
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
 
-LEAF = "made to need a gradient: a leaf of the graph, which holds it"
+GRAPH = "held by the graph itself until it is gone"
 WHOLE = "one per trained weight, from its first backward until it is set to none"
 LeafMaker = Callable[[Backward], LeafRule]
 
@@ -68,9 +68,9 @@ class Piece:
     calls: Sequence[Call] = ()
 
     @property
-    def left(self) -> frozenset[int]:
-        """The value that outlives the backward."""
-        return frozenset({self.leaf} - {EXTERNAL})
+    def staying(self) -> frozenset[int]:
+        """Values that outlive the backward: the leaf, and what nodes of the graph hold as their own attributes."""
+        return frozenset({self.leaf, *self.tape.attached} - {EXTERNAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,8 @@ class Walked:
     the output needs a gradient (without, nothing runs backward). `products`: how many events there are up to the first
     result of a matrix product, forward and backward (0: there is none). `arrived`: parameters in the order in which
     their gradients are whole. `again`: how many events of backward there are up to the end of a forward that runs
-    again in it. `stays`: the leaf and its gradient. `visits`: calls of modules.
+    again in it. `stays`: what lives as long as the graph: the leaf and its gradient, and what nodes hold as attributes.
+    `visits`: calls of modules.
     """
 
     forward: tuple[int, ...]
@@ -183,9 +184,9 @@ class Walker:
         """No recompute but of `regions`. Values in `keep` outlive the forward: a caller's name still holds them."""
         piece, tape = self.piece, self.piece.tape
         casts = frozenset(tape.cached.values())
-        forward = run_forward(tape, casts | keep | piece.left | {piece.target}, True, None, regions)
+        forward = run_forward(tape, casts | keep | piece.staying | {piece.target}, True, None, regions)
         self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
-        self._name_leaf()
+        attached = self._staying()
         ahead = self.lines.read(forward.events)
         loose = self._loose(casts, forward)
         outside = frozenset(piece.outside[value] for value in forward.outside if value in piece.outside)
@@ -200,20 +201,18 @@ class Walker:
             self.lines.known.pop(storage, None)
         behind = self._backward(back, 0, again)
         made = (first, behind.product)
-        stays, every = self._stays(back), Visits(seen, behind.visits)
+        stays = (*attached, *(self.lines.of(back.grads[value]) for value in {piece.leaf} - {EXTERNAL, piece.source}))
+        every = Visits(seen, behind.visits)
         return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, 0, stays, every)
 
-    def _name_leaf(self) -> None:
-        """The line of a leaf that no other piece knows."""
-        for storage in {self.piece.tape.store[value] for value in self.piece.left} - set(self.lines.known):
-            made = self.piece.tape.storages[storage]
-            self.lines.known[storage] = self.book.storage(Account.ACTIVATIONS, made.name, made, LEAF)
-
-    def _stays(self, back: Backward) -> tuple[int, ...]:
-        """The lines of a leaf and of its gradient."""
-        tape = self.piece.tape
-        found = [storage for value in self.piece.left for storage in (tape.store[value], back.grads[value])]
-        return tuple(self.lines.of(storage) for storage in found)
+    def _staying(self) -> tuple[int, ...]:
+        """The lines of what lives as long as the graph, but for an input, which is another piece's."""
+        piece, known = self.piece, self.lines.known
+        storages = dict.fromkeys(piece.tape.store[value] for value in sorted(piece.staying - {piece.source}))
+        for storage in [one for one in storages if one not in known]:
+            made = piece.tape.storages[storage]
+            known[storage] = self.book.storage(Account.ACTIVATIONS, piece.prefix + made.name, made, GRAPH)
+        return tuple(known[storage] for storage in storages)
 
     def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset()) -> Walked:
         """The whole piece is recomputed in backward; its input and the outside values it reads are kept till then."""
@@ -221,8 +220,10 @@ class Walker:
         if not tape.grad[piece.target] or not any(prim.saves for prim in tape.prims):
             return self.plain(keep)
         casts = frozenset(tape.cached.values())
-        forward = run_forward(tape, casts | {piece.target, piece.source}, saving=False)
+        attached = frozenset() if reentrant else frozenset(tape.attached)  # without a graph there are no nodes
+        forward = run_forward(tape, casts | attached | {piece.target, piece.source}, saving=False)
         self.lines.phase({}, Account.ACTIVATIONS, Account.FORWARD)
+        stays = self._staying() if attached else ()
         ahead = self.lines.read(forward.events)
         loose = self._loose(casts, forward)
         first = first_birth(forward.events, products(tape))
@@ -231,8 +232,8 @@ class Walker:
         outside = frozenset(name for value, name in piece.outside.items() if value in used or name == POSITIONS)
         held = frozenset({tape.store[piece.source]})
         made, arrived = (first, behind.product), behind.arrived
-        every = Visits(visits.ahead(piece.calls, forward.turns), behind.visits)
-        return Walked(ahead, behind.events, loose, outside, held, True, True, made, arrived, behind.again, visits=every)
+        every, again = Visits(visits.ahead(piece.calls, forward.turns), behind.visits), behind.again
+        return Walked(ahead, behind.events, loose, outside, held, True, True, made, arrived, again, stays, every)
 
     def _stopped(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
@@ -250,12 +251,13 @@ class Walker:
 
     def _reentrant(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
-        again = run_forward(tape, frozenset({piece.source, piece.target}), saving=True)
+        again = run_forward(tape, frozenset({piece.source, piece.target, *tape.attached}), saving=True)
         back = self._back(again, named=True, extra=1)
         back.events += again.events
         back.run(0, len(tape.prims))
         back.release(back.first)
-        back.events += [-tape.store[piece.target] - 1, *self._input_ends()]
+        inner = dict.fromkeys(tape.store[value] for value in tape.attached)
+        back.events += [-tape.store[piece.target] - 1, *self._input_ends(), *(-one - 1 for one in inner)]
         return self._again(back, again, (len(again.events), len(tape.prims)))
 
     def _input_ends(self) -> Events:
@@ -281,7 +283,7 @@ class Walker:
 
     def _back(self, forward: Forward, named: bool = False, extra: int = 0) -> Backward:
         tape, piece = self.piece.tape, self.piece
-        values = {piece.source, piece.target} if named else piece.left
+        values = {piece.source, piece.target, *(tape.attached if extra else ())} if named else piece.staying
         still = frozenset(tape.store[value] for value in values)
         back = Backward(tape, dict(forward.held), still)
         back.leaf = self.leaf(back)

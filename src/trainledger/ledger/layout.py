@@ -19,6 +19,7 @@ from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import rows_at, rows_of, with_rows
 from trainledger.model.program import Model, Role, Weight
+from trainledger.model.quantised import tensors_of
 
 FREQUENCIES = ("inv_freq", "original_inv_freq")  # of as many rotary dims as there are pairs
 Copies = list[tuple[int, int]]  # lines, and how many of each
@@ -131,12 +132,13 @@ class Layout:
 
     def weights(self) -> Copies:
         """Weights and buffers."""
-        lines = [(self._weight(prefix, weight), count) for prefix, weight, count in weights_of(self.job.model)]
+        lines = Copies()
+        for prefix, weight, count in weights_of(self.job.model):
+            for one in tensors_of(self.held(weight), self.stored(weight)):
+                made = Made(one.dtype, MODELS, self.shards)
+                line = self.job.book.made(Account.WEIGHTS, prefix + one.name, one.dims, made)
+                lines.append((line, count * one.copies))
         return lines + buffers_of(self.job)
-
-    def _weight(self, prefix: str, weight: Weight) -> int:
-        made = Made(self.stored(weight), MODELS, self.shards)
-        return self.job.book.made(Account.WEIGHTS, prefix + weight.name, self.held(weight).dims, made)
 
     @property
     def shards(self) -> int:

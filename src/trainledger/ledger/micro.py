@@ -108,11 +108,12 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What makes two layers equal: their block, whether the model's own name holds the input (the first layer's),
-    whether the input needs a gradient, and how the layer is recomputed."""
+    whether the input needs a gradient, its dtype, and how the layer is recomputed."""
 
     block: int
     first: bool
     grad: bool
+    dtype: DType
     recompute: str
 
 
@@ -122,11 +123,20 @@ def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
     return [name for name in opening.shared if name not in made]
 
 
-def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Walked:
+def _edge(job: Job, opening: Opening, dtype: DType) -> tuple[int, int]:
+    """Lines of hidden states between layers in this dtype, and of their gradient."""
+    dims = opening.frame.tape.dims[opening.frame.names["h"]]
+    named = ((Account.ACTIVATIONS, "hidden states"), (Account.BACKWARD, "gradient of hidden states"))
+    hidden, slope = (job.book.tensor(account, name, dims, dtype, AUTOGRAD) for account, name in named)
+    return hidden, slope
+
+
+def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> tuple[Walked, DType]:
+    """A layer, walked, and the dtype of the hidden states that it leaves: norms in fp32 make what follows fp32."""
     frame, pro, block = job.frame(), opening.frame, job.model.blocks[kind.block]
     tape = frame.tape
     hidden = pro.names["h"]
-    source = tape.inherit(pro.tape.dims[hidden], pro.tape.dtype[hidden], kind.grad, "hidden states")
+    source = tape.inherit(pro.tape.dims[hidden], kind.dtype, kind.grad, "hidden states")
     frame.names["h"] = source
     outside: dict[int, str] = {}
     for name in _passed(job.model, block, opening):
@@ -138,33 +148,34 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Walked:
     lower(frame, block.ops)
     target = frame.names["h"]
     tape.end([source, *tape.cached.values(), *(value for value in frame.names.values() if value != target)])
-    known = {tape.store[source]: opening.hidden, tape.store[target]: opening.hidden}
+    (before, leaving), (after, arriving) = (_edge(job, opening, tape.dtype[value]) for value in (source, target))
+    known = {tape.store[source]: before, tape.store[target]: after}
     prefix = f"{block.name}.*."
     leaf = source if kind.first and opening.is_leaf else EXTERNAL
-    slope = opening.gradient
-    piece = Piece(tape, source, target, prefix, known, slope, slope, outside, leaf, frame.calls)
+    piece = Piece(tape, source, target, prefix, known, arriving, leaving, outside, leaf, frame.calls)
     walker = Walker(job.book, piece, leaves.first)
     keep = frozenset({source}) if kind.first else frozenset()
-    if kind.recompute == "none":
-        return walker.plain(keep)
-    if kind.recompute == "selective":
-        return walker.plain(keep, regions_of(tape, frame.marks, job.run.modules))
-    return walker.recomputed(kind.recompute == "reentrant", keep)
+    if kind.recompute in ("none", "selective"):
+        regions = regions_of(tape, frame.marks, job.run.modules) if kind.recompute == "selective" else ()
+        return walker.plain(keep, regions), tape.dtype[target]
+    return walker.recomputed(kind.recompute == "reentrant", keep), tape.dtype[target]
 
 
-def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[Walked]:
-    """Every layer in order. The first layer's input has a second name in the model."""
+def _layers(job: Job, opening: Opening, leaves: Leaves) -> tuple[list[Walked], DType]:
+    """Every layer in order, and the dtype of the last hidden states. The first layer's input has a second name in the
+    model."""
     order = sorted((index, number) for number, block in enumerate(job.model.blocks) for index in block.layers)
-    walked: dict[Kind, Walked] = {}
+    walked: dict[Kind, tuple[Walked, DType]] = {}
     found: list[Walked] = []
-    grad = opening.walked.trains
+    grad, dtype = opening.walked.trains, opening.frame.tape.dtype[opening.frame.names["h"]]
     for position, (_, number) in enumerate(order):
-        kind = Kind(number, position == 0, grad, job.run.recompute_of(position))
+        kind = Kind(number, position == 0, grad, dtype, job.run.recompute_of(position))
         if kind not in walked:
             walked[kind] = _block(job, kind, opening, leaves)
-        found.append(walked[kind])
-        grad = walked[kind].trains
-    return found
+        one, dtype = walked[kind]
+        found.append(one)
+        grad = one.trains
+    return found, dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +187,15 @@ class Closing:
     named: tuple[int, ...]
 
 
-def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], grad: bool) -> Closing:
-    """The head and the loss; `ending`: lines of what the model's own forward kept by name until it returned."""
+def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last: tuple[bool, DType]) -> Closing:
+    """The head and the loss; `ending`: lines of what the model's own forward kept by name until it returned; `last`:
+    whether the last hidden states need a gradient, and their dtype."""
     frame, pro = job.frame(), opening.frame
     tape, hidden = frame.tape, pro.names["h"]
-    source = tape.inherit(pro.tape.dims[hidden], pro.tape.dtype[hidden], grad, "hidden states")
-    known = {tape.store[source]: opening.hidden}
+    grad, dtype = last
+    source = tape.inherit(pro.tape.dims[hidden], dtype, grad, "hidden states")
+    before, leaving = _edge(job, opening, dtype)
+    known = {tape.store[source]: before}
     values = []
     for line in ending:
         values.append(tape.inherit((), INT64, False, ""))
@@ -196,7 +210,7 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], grad
         for name, value in zip(NAMED, named, strict=False)
     }
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
-    piece = Piece(tape, source, loss, "", known | lines, arriving, opening.gradient, {}, calls=frame.calls)
+    piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls)
     walked = Walker(job.book, piece, leaves.first).plain(frozenset(named))
     return Closing(walked, arriving, tuple(lines.values()))
 
@@ -219,20 +233,21 @@ def _held(closing: Closing) -> Walked:
 def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     """The pieces of one micro-batch, and the lines of what the caller's names keep of it."""
     opening = _opening(job, leaves)
-    layers = _layers(job, opening, leaves)
+    layers, dtype = _layers(job, opening, leaves)
     saved = frozenset().union(*(walked.outside for walked in layers))
     ending = [line for name, line in opening.free.items() if name not in saved]
     if not layers[0].keeps_input and not opening.is_leaf:
         ending.append(opening.hidden)
-    closing = _closing(job, opening, leaves, ending, layers[-1].trains)
+    closing = _closing(job, opening, leaves, ending, (layers[-1].trains, dtype))
     kept = {name: line for name, line in opening.free.items() if name in saved}
     named = closing.named
     if job.run.recompute == "reentrant" and not job.run.trainer:
         # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
         kept, named = {}, (*named, *kept.values())
     first = opening.walked
+    stays = tuple(line for walked in (first, *layers, closing.walked) for line in walked.stays)
     if job.run.trainer:
-        first = replace(first, backward=(*first.backward, *(-line - 1 for line in first.stays)))
+        first = replace(first, backward=(*first.backward, *(-line - 1 for line in stays)))
     else:
-        named = (*named, *first.stays)
+        named = (*named, *stays)
     return Pieces(first, tuple(layers), _held(closing), closing.arriving, kept), named

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.ledger import adapters, aten, attention, experts, nn, rotary, rules_liger
+from trainledger.facts.quantization import STACKED_EXPERTS
+from trainledger.facts.versions import at_least
+from trainledger.ledger import aten, attention, experts, experts_loop, layers, nn, rotary, rules_liger
 from trainledger.ledger.activations import activation
 from trainledger.ledger.fused import Site
 from trainledger.ledger.software import Software
@@ -40,6 +42,8 @@ class Setting:
 
     def dtype_of(self, weight: Weight) -> DType:
         """The dtype in which a weight is read."""
+        if weight.packed is not None:
+            return weight.packed.compute
         if self.norms is None:
             return self.weights
         return weight.dtype or (self.norms if weight.role is p.Role.NORM else self.weights)
@@ -174,42 +178,12 @@ def _times_tensor(f: Frame, x: int) -> int:
     return aten.mul(f.tape, x, f.tape.outside((), f.setting.weights, False), "scaled")
 
 
-def _linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
-    tokens = f.tape.dims[x][: len(f.dims(()))]
-    dims = (*tokens, *tail)
-    kind = nn.conv1d if spec.conv1d else nn.flat_linear if spec.flat else nn.linear
-
-    def base() -> int:
-        return kind(f.tape, x, dims, f.need(spec.weight), f.param(spec.bias))
-
-    return base() if spec.adapter is None else adapters.linear(f.tape, base, _call(f, spec, x, (tokens, tail)))
-
-
-def _embedding(f: Frame, spec: p.Embed, ids: int, dims: Dims) -> int:
-    if spec.offset:
-        ids = aten.shift(f.tape, ids)
-    rows = nn.embedding(f.tape, ids, f.need(spec.weight), dims)
-    if spec.adapter is None:
-        return rows
-    return adapters.embedding(f.tape, rows, _call(f, spec, ids, (dims[:-1], dims[-1:])))
-
-
-def _call(f: Frame, spec: p.Linear | p.Embed, x: int, dims: tuple[Dims, Dims]) -> adapters.Call:
-    low = spec.adapter
-    assert low is not None
-    tokens, tail = dims
-    values = adapters.Low(f.need(low.down), f.need(low.up), f.param(low.bias), f.param(low.magnitude))
-    chance = low.dropout if f.setting.training else 0
-    own = f.need(spec.weight), f.param(getattr(spec, "bias", None))
-    return adapters.Call(x, tokens, tail, values, chance, f.software.release("peft"), *own)
-
-
 def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
     """The operation's primitives on the tape; returns the values of its `outs`."""
     t, dims = f.tape, f.dims(op.dims)
     match op.spec:
         case p.Linear():
-            return [_linear(f, op.spec, ins[0], op.dims)]
+            return [layers.linear(f, op.spec, ins[0], op.dims)]
         case p.Norm():
             return [_norm(f, op.spec, ins[0])]
         case p.Rope():
@@ -227,7 +201,7 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
         case p.Dropout(chance):
             return [aten.dropout(t, ins[0], chance if f.setting.training else 0)]
         case p.Embed():
-            return [_embedding(f, op.spec, ins[0], dims if op.spec.per_batch else (Axis(Dim.ONE, 1), *dims[1:]))]
+            return [layers.embedding(f, op.spec, ins[0], dims if op.spec.per_batch else (Axis(Dim.ONE, 1), *dims[1:]))]
         case p.Router() | p.Experts():
             return _routed(f, op.spec, ins)
         case _:
@@ -237,6 +211,9 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
 def _routed(f: Frame, spec: p.Router | p.Experts, ins: list[int]) -> list[int]:
     if isinstance(spec, p.Router):
         return experts.router(f.tape, spec, ins[0], f.need(spec.weight))
+    frozen = not (f.trained(spec.gate_up) or f.trained(spec.down))
+    if frozen and f.setting.transformers and not at_least(f.setting.transformers, STACKED_EXPERTS.since):
+        return [experts_loop.experts(f.tape, spec, ins)]
     return [experts.experts(f.tape, spec, ins, f.need(spec.gate_up), f.need(spec.down))]
 
 

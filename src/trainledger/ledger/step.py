@@ -24,6 +24,7 @@ from trainledger.ledger.updates import Parameter, Runs, births, clip_events, dea
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Events, Segment
 from trainledger.model.program import Linear, Model, Weight
+from trainledger.model.quantised import sent_of
 
 STEPS = ("step 1", "step 2")
 INIT, CLIP, OPTIMIZER = "init", "clip", "optimizer"
@@ -142,7 +143,8 @@ class _Steps:
         found: list[tuple[DType, int]] = []
         for _, group in groupby(weights_of(self.job.model), lambda one: (one[0], one[2])):
             row = list(group)
-            sizes = [(self.layout.stored(weight), elements(weight.dims)) for _, weight, _ in row]
+            own = [(weight, self.layout.stored(weight)) for _, weight, _ in row]
+            sizes = [(one.dtype, elements(one.dims)) for weight, dtype in own for one in sent_of(weight, dtype)]
             found += sizes * row[0][2]
         return found + [(one.dtype, elements(one.dims)) for one in self.job.model.buffers]
 

@@ -75,6 +75,7 @@ class Tape:
     """Values, storages and primitives of one block; a builder that lives only while its block is walked."""
 
     __slots__ = (
+        "attached",
         "autocast",
         "cached",
         "casts",
@@ -103,6 +104,7 @@ class Tape:
         self.cached: dict[Weight, int] = {}
         self.casts: dict[int, int] = {}  # of leaves that are no parameters
         self.leaves: set[int] = set()
+        self.attached: list[int] = []  # held by a node of the graph as its own attributes, until the graph is gone
         self.inherited: list[int] = []
         self.storages: list[Storage] = []
         self.prims: list[Prim] = []

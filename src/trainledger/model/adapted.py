@@ -11,36 +11,40 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DTYPES, DType
-from trainledger.model.program import Block, Embed, Linear, LowRank, Model, Norm, Op, Weight
+from trainledger.facts.peft import LORA_KINDS
+from trainledger.facts.peft_methods import IMPORTANCE
+from trainledger.model.deltas import Layer, delta_of
+from trainledger.model.program import Block, Buffer, Delta, Embed, Linear, LowRank, Model, Norm, Op, Weight, sides
 from trainledger.plan.training import Adapter
 
 ALL_LINEAR = "all-linear"
+FACTORS = ("A", "E", "B")  # AdaLoRA's
 COPIED = ("weight", "bias")  # what a module trained whole holds
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What an adapter does to a module: its product's rank (0: none), whether its bias is trained, or all of it."""
+    """What an adapter does to a module: whether it adapts it and with which rank, whether its bias is trained, or all
+    of it."""
 
+    adapted: bool = False
     rank: int = 0
     bias: bool = False
     whole: bool = False
 
 
-NOTHING = Chosen()
-
-
 @dataclass(frozen=True, slots=True)
 class Method:
-    """An adapter of LoRA's kind as the plan gives it: where it goes and what it adds there."""
+    """An adapter of modules as the plan gives it: where it goes and what it adds there."""
 
+    kind: str
     targets: str | tuple[str, ...]
     rank: int
     dtype: DType
     dropout: float
-    dora: bool
+    release: str
     extra: tuple[str, ...]
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -48,10 +52,12 @@ class Method:
         """What is done to the module of this full path. `output`: it makes the logits."""
         if any(f".{name}." in f".{path}." for name in self.extra):
             return Chosen(whole=True)
+        if self.kind == "ln-tuning":
+            return Chosen(whole=isinstance(spec, Norm) and _named(path, self.targets))
         every = self.options.get("bias") == "all"
         if not isinstance(spec, Linear | Embed) or not self._fits(path, spec, output):
             return Chosen(bias=every)
-        return Chosen(self._rank(path), bias=every or self.options.get("bias") == "lora_only")
+        return Chosen(True, self._rank(path), bias=every or self.options.get("bias") == "lora_only")
 
     def _fits(self, path: str, spec: Linear | Embed, output: bool) -> bool:
         excluded = self.options.get("exclude_modules")
@@ -79,12 +85,12 @@ def _named(path: str, names: str | tuple[str, ...]) -> bool:
     return any(path == name or path.endswith(f".{name}") for name in names)
 
 
-def method_of(given: Adapter) -> Method:
+def method_of(given: Adapter, release: str) -> Method:
     """The plan's adapter; targets that were left out and have no default are none."""
     targets: str | tuple[str, ...] = () if given.targets is None else given.targets
-    rank = given.r if given.r is not None else 0
+    rank = given.r or 0
     dtype = DTYPES[given.dtype]
-    return Method(targets, rank, dtype, given.dropout, given.kind == "dora", given.train_extra, given.options)
+    return Method(given.kind, targets, rank, dtype, given.dropout, release, given.train_extra, given.options)
 
 
 def adapted(model: Model, method: Method) -> Model:
@@ -95,7 +101,26 @@ def adapted(model: Model, method: Method) -> Model:
     rest = _weights(model.head.weights, model.head.ops, head)
     blocks = tuple(one for block in model.blocks for one in _block(block, method))
     ops = replace(model.head, ops=tuple(head), weights=rest)
-    return replace(model, prologue=tuple(prologue), embeddings=embeddings, blocks=blocks, head=ops)
+    made = replace(model, prologue=tuple(prologue), embeddings=embeddings, blocks=blocks, head=ops)
+    return replace(made, buffers=(*made.buffers, *_beside(made, method)))
+
+
+def _beside(model: Model, method: Method) -> Iterable[Buffer]:
+    """What a method keeps besides parameters: VeRA one pair of frozen matrices, AdaLoRA scores of every factor."""
+    specs = [(block, op.spec) for block in model.blocks for op in block.ops if isinstance(op.spec, Linear)]
+    changed = [(block, spec, spec.adapter) for block, spec in specs if isinstance(spec.adapter, Delta)]
+    if method.kind == "vera" and changed:
+        inners, outers = zip(*(sides(spec) for _, spec, _ in changed), strict=True)
+        inner, outer = (max(axes, key=lambda axis: axis.size) for axes in (inners, outers))
+        yield Buffer("vera_A", (Axis(Dim.RANK, method.rank), inner))
+        yield Buffer("vera_B", (outer, Axis(Dim.RANK, method.rank)))
+    if method.kind == "adalora":
+        for block, _, delta in changed:
+            for layer in block.layers:
+                for one in delta.weights[: len(FACTORS)]:
+                    yield from (
+                        Buffer(f"{name} of {block.name}.{layer}.{one.name}", one.dims) for name in IMPORTANCE.tensors
+                    )
 
 
 def _block(block: Block, method: Method) -> Iterable[Block]:
@@ -116,8 +141,8 @@ def _op(op: Op, method: Method, chosen: Chosen) -> Op:
         return replace(op, spec=replace(spec, **_copies(op.name, spec)))
     if chosen.bias and isinstance(spec, Linear | Norm) and spec.bias is not None:
         spec = replace(spec, bias=replace(spec.bias, tuned=True))
-    if chosen.rank and isinstance(spec, Linear | Embed):
-        spec = replace(spec, adapter=_low_rank(op.name, spec, method, chosen.rank))
+    if chosen.adapted and isinstance(spec, Linear | Embed):
+        spec = _written(op.name, spec, method, chosen.rank)
     return replace(op, spec=spec) if spec is not op.spec else op
 
 
@@ -132,9 +157,21 @@ def _copies(name: str, spec: Linear | Embed | Norm) -> dict[str, Any]:
     return found
 
 
+def _written(name: str, spec: Linear | Embed, method: Method, rank: int) -> Linear | Embed:
+    if method.kind in LORA_KINDS:
+        return replace(spec, adapter=_low_rank(name, spec, method, rank))
+    if isinstance(spec, Embed):
+        return spec
+    inner, outer = sides(spec)
+    layer = Layer(
+        name, outer.size, inner.size, rank, method.dtype, method.kind, method.dropout, method.release, method.options
+    )
+    return replace(spec, adapter=delta_of(layer))
+
+
 def _low_rank(name: str, spec: Linear | Embed, method: Method, rank: int) -> LowRank:
     rows = (Axis(Dim.RANK, rank),)
-    source, target = _sides(spec)
+    source, target = ((one,) for one in sides(spec))
     along = "weight" if isinstance(spec, Linear) else "embedding"
     first, second = ("lora_A.default.weight", "lora_B.default.weight")
     if along == "embedding":
@@ -148,17 +185,8 @@ def _low_rank(name: str, spec: Linear | Embed, method: Method, rank: int) -> Low
         made(second, (*target, *rows)),
         made("lora_B.default.bias", target) if method.options.get("lora_bias") and isinstance(spec, Linear) else None,
         method.dropout if isinstance(spec, Linear) else 0.0,
-        made("lora_magnitude_vector.default.weight", target) if method.dora else None,
+        made("lora_magnitude_vector.default.weight", target) if method.kind == "dora" else None,
     )
-
-
-def _sides(spec: Linear | Embed) -> tuple[Dims, Dims]:
-    """The input's and the output's dims of a layer, each as one dimension."""
-    shape = spec.weight.shape
-    first, rest = shape[0], elements(spec.weight.dims) // shape[0]
-    if isinstance(spec, Linear) and not spec.conv1d:
-        first, rest = rest, first
-    return (Axis(Dim.COLUMNS, first),), (Axis(Dim.ROWS, rest),)
 
 
 def _weights(weights: tuple[Weight, ...], before: Iterable[Op], after: Iterable[Op]) -> tuple[Weight, ...]:
@@ -178,15 +206,11 @@ def _weights(weights: tuple[Weight, ...], before: Iterable[Op], after: Iterable[
                 order.insert(last, now)
                 last += 1
         low = getattr(new.spec, "adapter", None)
-        for one in _parts(low) if isinstance(low, LowRank) else ():
+        for one in low.weights if isinstance(low, LowRank | Delta) else ():
             if one not in order:
                 order.insert(last, one)
                 last += 1
     return tuple(order)
-
-
-def _parts(low: LowRank) -> tuple[Weight, ...]:
-    return tuple(one for one in (low.down, low.up, low.bias, low.magnitude) if one is not None)
 
 
 def _behind(order: list[Weight], op: Op) -> int:

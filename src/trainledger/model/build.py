@@ -11,13 +11,23 @@ from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
 from trainledger.model.program import Model
+from trainledger.model.quantised import packing_of, quantised
 from trainledger.plan.schema import Plan
 
 
 def model_of(plan: Plan) -> Model:
-    """The model that a plan trains: that of its keys, with the plan's adapter. Raises InputError as `build` does."""
-    model = build(plan.keys())
-    return adapted(model, method_of(plan.adapter)) if plan.adapter is not None else model
+    """The model that a plan trains: that of its keys, quantised and with an adapter as the plan says.
+
+    Raises InputError as `build` does.
+    """
+    model, packing = build(plan.keys()), packing_of(plan)
+    if packing is not None:
+        model = quantised(model, packing, plan.stack.versions.get("transformers", ""))
+    return (
+        adapted(model, method_of(plan.adapter, plan.stack.versions.get("peft", "")))
+        if plan.adapter is not None
+        else model
+    )
 
 
 def build(keys: Mapping[str, Any]) -> Model:

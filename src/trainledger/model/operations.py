@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from trainledger.base.dims import Dims
-from trainledger.model.weights import LowRank, Weight
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.model.weights import Delta, LowRank, Weight
 
 
 class NormKind(StrEnum):
@@ -65,7 +65,16 @@ class Linear:
     bias: Weight | None = None
     conv1d: bool = False
     flat: bool = False
-    adapter: LowRank | None = None
+    adapter: LowRank | Delta | None = None
+
+
+def sides(spec: Linear | Embed) -> tuple[Axis, Axis]:
+    """The input and the output of a layer, each as one dimension."""
+    shape = spec.weight.shape
+    first, rest = shape[0], spec.weight.elements // shape[0]
+    if isinstance(spec, Linear) and not spec.conv1d:
+        first, rest = rest, first
+    return Axis(Dim.COLUMNS, first), Axis(Dim.ROWS, rest)
 
 
 @dataclass(frozen=True, slots=True)

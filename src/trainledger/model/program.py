@@ -31,8 +31,9 @@ from trainledger.model.operations import (
     Spec,
     Split,
     View,
+    sides,
 )
-from trainledger.model.weights import Buffer, LowRank, Role, Weight
+from trainledger.model.weights import Buffer, Delta, LowRank, Packing, Role, Weight
 
 __all__ = [
     "Act",
@@ -42,6 +43,7 @@ __all__ = [
     "Block",
     "Buffer",
     "Copy",
+    "Delta",
     "Dropout",
     "Embed",
     "Experts",
@@ -55,6 +57,7 @@ __all__ = [
     "Norm",
     "NormKind",
     "Op",
+    "Packing",
     "Role",
     "Rope",
     "Rotary",
@@ -64,6 +67,7 @@ __all__ = [
     "Split",
     "View",
     "Weight",
+    "sides",
 ]
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, DType
+from trainledger.facts.quantization import QuantKind
 
 
 class Role(StrEnum):
@@ -26,10 +27,24 @@ WITHIN_HEADS = frozenset({Dim.HEADS, Dim.KV_HEADS, Dim.SLOTS, Dim.HEAD_DIM})
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """How a quantised weight is stored and read: its kind, whether scales are quantised too, inputs per group (0: one
+    group), the release of the package, the dtype that products are made in, and that which was quantised."""
+
+    kind: QuantKind
+    double: bool
+    group: int
+    release: str
+    compute: DType
+    loaded: DType
+
+
+@dataclass(frozen=True, slots=True)
 class Weight:
     """One parameter tensor. `name` is the framework's own; `dims` in storage order; `tied` shares another's storage.
 
-    `dtype`: its own, where it has not that of the model's weights. `tuned`: an adapter's run trains it.
+    `dtype`: its own, where it has not that of the model's weights. `tuned`: an adapter's run trains it. `packed`: how
+    it is quantised.
     """
 
     name: str
@@ -38,6 +53,7 @@ class Weight:
     tied: bool = False
     dtype: DType | None = None
     tuned: bool = False
+    packed: Packing | None = None
 
     @property
     def elements(self) -> int:
@@ -79,6 +95,19 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Delta:
+    """What another of PEFT's methods adds to a linear layer: its kind and parameters. `inside`: it scales the input
+    (IA3). `parts`: how many parameters make each of its factors, where some are products of two. `dropout`: the
+    chance with which it drops its input."""
+
+    kind: str
+    weights: tuple[Weight, ...]
+    inside: bool = False
+    parts: tuple[int, ...] = ()
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class LowRank:
     """What LoRA adds to a layer: up(down(dropout(x))), scaled. `magnitude`: DoRA's trained norm of every output."""
 
@@ -87,3 +116,8 @@ class LowRank:
     bias: Weight | None = None
     dropout: float = 0.0
     magnitude: Weight | None = None
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """Its parameters in order."""
+        return tuple(one for one in (self.down, self.up, self.bias, self.magnitude) if one is not None)

@@ -28,6 +28,20 @@ from trainledger.evidence.trace.record import Record
 from trainledger.plan.schema import Plan
 
 STEPS = (1, 1 + 1)  # the first, in which states appear, and one as every later one
+METHODS = {  # PEFT's configuration, and its names of rank and dropout where the method has them
+    "lora": ("LoraConfig", "r", "lora_dropout"),
+    "dora": ("LoraConfig", "r", "lora_dropout"),
+    "adalora": ("AdaLoraConfig", "", "lora_dropout"),
+    "ia3": ("IA3Config", "", ""),
+    "vera": ("VeraConfig", "r", "vera_dropout"),
+    "loha": ("LoHaConfig", "r", ""),
+    "lokr": ("LoKrConfig", "r", ""),
+    "oft": ("OFTConfig", "", ""),
+    "boft": ("BOFTConfig", "", "boft_dropout"),
+    "fourierft": ("FourierFTConfig", "", ""),
+    "ln-tuning": ("LNTuningConfig", "", ""),
+}
+STEPS_OF_ADALORA = sum(STEPS)
 DROPPED = ("name", "model_type", "architectures", "torch_dtype", "dtype", "transformers_version")
 
 
@@ -136,14 +150,18 @@ def _adapted(plan: Plan, model: Any) -> Any:
         raise TraceError(missing) from None
     given = plan.adapter
     assert given is not None
-    if given.kind not in ("lora", "dora"):
-        raise TraceError(f"adapter {given.kind}: lora and dora can be traced so far")
+    if given.kind not in METHODS:
+        raise TraceError(f"adapter {given.kind}: {', '.join(METHODS)} can be traced so far")
+    name, rank, dropout = METHODS[given.kind]
     targets = given.targets if given.targets is None or isinstance(given.targets, str) else list(given.targets)
-    config = peft.LoraConfig(
-        r=given.r or peft.LoraConfig().r, target_modules=targets, lora_dropout=given.dropout,
-        task_type="CAUSAL_LM" if hasattr(model, "prepare_inputs_for_generation") else None,
-        modules_to_save=list(given.train_extra) or None, use_dora=given.kind == "dora", **given.options,
-    )  # fmt: skip
+    known: dict[str, Any] = {"target_modules": targets, "modules_to_save": list(given.train_extra) or None}
+    known |= {rank: given.r} if rank and given.r else {}
+    known |= {dropout: given.dropout} if dropout else {}
+    known |= {"use_dora": True} if given.kind == "dora" else {}
+    known |= {"total_step": STEPS_OF_ADALORA} if given.kind == "adalora" else {}
+    options = {key: value for key, value in given.options.items() if key != "autocast_adapter_dtype"}
+    task = "CAUSAL_LM" if hasattr(model, "prepare_inputs_for_generation") else None
+    config = getattr(peft, name)(task_type=task, **known, **options)
     with torch.device("meta"):
         made = peft.get_peft_model(model, config, autocast_adapter_dtype=False, low_cpu_mem_usage=True)
     for one in made.parameters():

@@ -1,0 +1,79 @@
+"""What of adapters and quantised bases cannot be estimated: each by its key, with the reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from trainledger.base.problems import Problem
+from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
+from trainledger.facts.peft_methods import METHODS
+from trainledger.facts.scope import SCOPE
+from trainledger.facts.versions import at_least
+from trainledger.plan.schema import Plan
+from trainledger.plan.training import Adapter
+
+LATER = {
+    "target_parameters": "adapters of stacked experts are not written yet",
+    "trainable_token_indices": "rows of the embedding that are trained beside an adapter are not written yet",
+    "layers_pattern": "layers are told by the first number in a module's path",
+}
+
+
+def adapter_problems(plan: Plan) -> Iterator[Problem]:
+    """Problems of the plan's adapter and quantization."""
+    yield from _quantization(plan)
+    if plan.adapter is None:
+        return
+    if plan.adapter.kind not in SCOPE["adapter.kind"]:
+        known = ", ".join(str(kind) for kind in SCOPE["adapter.kind"])
+        yield Problem("adapter.kind", f"found {plan.adapter.kind!r}", f"{known} can be estimated so far")
+        return
+    yield from _targets(plan.adapter)
+    yield from _release(plan.adapter, plan.stack.versions.get("peft"))
+    yield from _options(plan.adapter)
+
+
+def _targets(given: Adapter) -> Iterator[Problem]:
+    if given.targets is None:
+        found = "PEFT has no default targets for this model type, or none that is known here"
+        yield Problem("adapter.targets", "left out", found, "Name the modules, or write all-linear.")
+    elif isinstance(given.targets, str):
+        try:
+            re.compile(given.targets)
+        except re.error as error:
+            yield Problem("adapter.targets", f"{given.targets[:40]!r}: {error}", "a text is a pattern of whole paths")
+
+
+def _release(given: Adapter, release: str | None) -> Iterator[Problem]:
+    since = DORA_SINCE if given.kind == "dora" else METHODS[given.kind].since if given.kind in METHODS else ""
+    if not at_least(release, since):
+        yield Problem(
+            "stack.versions.peft", f"found {release}", f"{given.kind} as PEFT runs it from {since} on is known"
+        )
+
+
+def _options(given: Adapter) -> Iterator[Problem]:
+    for name, reason in LATER.items():
+        if given.options.get(name) is not None:
+            yield Problem(f"adapter.options.{name}", "given", reason)
+    if given.kind == "boft" and (given.options.get("boft_n_butterfly_factor") or 1) > 1:
+        allowed = "more than one factor needs PEFT's CUDA extension, whose work tensors are not known"
+        yield Problem("adapter.options.boft_n_butterfly_factor", "above 1", allowed)
+
+
+def _quantization(plan: Plan) -> Iterator[Problem]:
+    given = plan.quantization
+    if given is None:
+        return
+    if given.kind == "mxfp4":
+        allowed = "Transformers trains MXFP4 models only when their weights are dequantised to 16 bits on loading"
+        yield Problem("quantization.kind", "found 'mxfp4'", allowed, "Leave quantization out.")
+    elif plan.trainable != "none" and plan.adapter is None:
+        yield Problem("quantization", f"found {given.kind!r}", "quantised weights train only through an adapter")
+    if plan.adapter is not None and plan.adapter.kind not in ("lora", "ln-tuning"):
+        kind = plan.adapter.kind
+        dora = (
+            "DoRA dequantises the whole weight for its norms" if kind in LORA_KINDS else "its layers are others there"
+        )
+        yield Problem("adapter.kind", f"found {kind!r} over a quantised base", f"only lora is written so far; {dora}")

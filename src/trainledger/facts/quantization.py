@@ -1,0 +1,195 @@
+"""Quantised layers: the tensors that a weight is stored as, and how its layer's product is made, by kind and release.
+
+Tensors are counted as the libraries make them, one allocation each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trainledger.base.sources import Source
+from trainledger.facts.dtypes import FP8, FP16, FP32, INT8, INT32, UINT8, DType
+from trainledger.facts.versions import at_least
+
+
+class Per(StrEnum):
+    """What a stored tensor has an entry for; `size` is the width it counts in."""
+
+    WORD = "the bits of all elements, in whole words"
+    BLOCK = "every `size` elements"
+    NESTED = "every `size` scales of blocks"
+    GROUP = "every group of inputs, of every output"
+    GROUP_WORD = "the bits of every group of inputs, of every output, in whole words"
+    TILE = "every square of `size` inputs and outputs"
+    INPUT = "every input"
+    OUTPUT = "every output"
+    FIXED = "`size` in all"
+
+
+class When(StrEnum):
+    """Whether a tensor is there with doubly quantised scales, without, or in both cases."""
+
+    ALWAYS = ""
+    DOUBLE = "double"
+    SINGLE = "single"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One tensor of a quantised weight. `since`: the first release read in which each weight has its own."""
+
+    name: str
+    dtype: DType
+    per: Per
+    size: int
+    source: Source
+    when: When = When.ALWAYS
+    since: str = ""
+
+
+class Product(StrEnum):
+    """How a quantised layer makes its product."""
+
+    DEQUANTISE = "the weight in 16 bits is made, used and freed, forward and backward; no input is kept"
+    KEEP_INPUT = "as dequantise, but the input is kept, and backward copies the weight for every sequence"
+    INT8 = "the input is quantised row by row, the product is made in int32; the input stays with the graph"
+    FP8 = "the input is quantised in blocks; backward makes the weight in 16 bits; no input is kept"
+
+
+@dataclass(frozen=True, slots=True)
+class QuantKind:
+    """A kind of quantisation: its tensors in the order in which they are made, its product, the package that runs it,
+    and the dtype that its product is made in (None: the run's compute dtype)."""
+
+    name: str
+    bits: int
+    parts: tuple[Part, ...]
+    product: Product
+    package: str
+    source: Source
+    reads: DType | None = None
+    buffers: bool = False
+
+    def tensors(self, double: bool, release: str) -> tuple[Part, ...]:
+        """The tensors of one weight."""
+        left_out = When.SINGLE if double else When.DOUBLE
+        return tuple(one for one in self.parts if one.when is not left_out and at_least(release or None, one.since))
+
+
+BNB = Source(
+    "bitsandbytes 4-bit layers", "bitsandbytes/nn/modules.py, functional.py, autograd/_functions.py", "0.41.1 to 0.50.2"
+)
+BNB_8 = Source(
+    "bitsandbytes LLM.int8() layers", "bitsandbytes/nn/modules.py, autograd/_functions.py", "0.41.1 to 0.50.2"
+)
+GPTQ = Source("AutoGPTQ", "auto_gptq/nn_modules/qlinear/*.py", "0.7.1")
+AWQ = Source("AutoAWQ", "awq/modules/linear/gemm.py", "0.2.7.post3")
+FINE_FP8 = Source("Transformers fine-grained FP8", "transformers/integrations/finegrained_fp8.py", "5.24.0")
+
+
+@dataclass(frozen=True, slots=True)
+class FourBit:
+    """bitsandbytes' 4-bit layers. `direct`: since this release the weight is dequantised in the input's dtype at once;
+    before, in the dtype that was quantised, and then cast."""
+
+    package: str
+    direct: str
+    source: Source
+
+
+BNB_4 = FourBit("bitsandbytes", "0.50", BNB)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRows:
+    """Up to this many `rows` of input a package's kernel reads the packed weight itself, since a release."""
+
+    package: str
+    rows: int
+    since: str
+    source: Source
+
+
+WHOLE_ROWS = (WholeRows("bitsandbytes", 1536, "0.50", BNB), WholeRows("autoawq", 1023, "", AWQ))
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Layer:
+    """LLM.int8() layers: since this release only the weight's own layout and only the input's rows are quantised."""
+
+    since: str
+    source: Source
+
+
+BNB_INT8 = Int8Layer("0.45", BNB_8)
+
+
+@dataclass(frozen=True, slots=True)
+class Fp8Rows:
+    """Inputs per scale of a row's codes."""
+
+    block: int
+    source: Source
+
+
+FP8_ROWS = Fp8Rows(128, FINE_FP8)
+
+
+@dataclass(frozen=True, slots=True)
+class StackedExperts:
+    """Since this release of Transformers experts are stacked parameters, which are not quantised; before, each matrix
+    of an expert is a linear layer."""
+
+    since: str
+    source: Source
+
+
+STACKED_EXPERTS = StackedExperts(
+    "5.0", Source("Transformers experts", "transformers/integrations/moe.py; quantizers/base.py", "4.48.1, 5.24.0")
+)
+
+
+def _four_bit(name: str) -> QuantKind:
+    parts = (
+        Part("packed", UINT8, Per.WORD, 0, BNB),
+        Part("absmax", FP32, Per.BLOCK, 64, BNB, When.SINGLE),
+        Part("code", FP32, Per.FIXED, 16, BNB),
+        Part("offset", FP32, Per.FIXED, 1, BNB, When.DOUBLE),
+        Part("code of scales", FP32, Per.FIXED, 256, BNB, When.DOUBLE, "0.46"),
+        Part("absmax of scales", FP32, Per.NESTED, 256, BNB, When.DOUBLE),
+        Part("quantised absmax", UINT8, Per.BLOCK, 64, BNB, When.DOUBLE),
+    )
+    return QuantKind(name, 4, parts, Product.DEQUANTISE, "bitsandbytes", BNB)
+
+
+def _gptq(name: str, bits: int) -> QuantKind:
+    parts = (
+        Part("qweight", INT32, Per.WORD, 0, GPTQ),
+        Part("qzeros", INT32, Per.GROUP_WORD, 0, GPTQ),
+        Part("scales", FP16, Per.GROUP, 0, GPTQ),
+        Part("g_idx", INT32, Per.INPUT, 0, GPTQ),
+    )
+    return QuantKind(name, bits, parts, Product.DEQUANTISE, "auto-gptq", GPTQ, FP16, True)
+
+
+_AWQ = (
+    Part("qweight", INT32, Per.WORD, 0, AWQ),
+    Part("qzeros", INT32, Per.GROUP_WORD, 0, AWQ),
+    Part("scales", FP16, Per.GROUP, 0, AWQ),
+)
+_INT8 = (Part("CB", INT8, Per.WORD, 0, BNB_8), Part("SCB", FP32, Per.OUTPUT, 0, BNB_8))
+_FP8 = (Part("weight", FP8, Per.WORD, 0, FINE_FP8), Part("weight_scale_inv", FP32, Per.TILE, 128, FINE_FP8))
+
+QUANT_KINDS: dict[str, QuantKind] = {
+    row.name: row
+    for row in (
+        _four_bit("nf4"),
+        _four_bit("fp4"),
+        QuantKind("int8", 8, _INT8, Product.INT8, "bitsandbytes", BNB_8, FP16),
+        _gptq("gptq4", 4),
+        _gptq("gptq8", 8),
+        QuantKind("awq4", 4, _AWQ, Product.KEEP_INPUT, "autoawq", AWQ, FP16, True),
+        QuantKind("fp8", 8, _FP8, Product.FP8, "transformers", FINE_FP8),
+    )
+}

@@ -1,0 +1,58 @@
+"""Linear layers and embeddings as they are: plain, quantised, adapted, or both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainledger.base.dims import Dims
+from trainledger.facts.peft import DENSE
+from trainledger.ledger import adapters, aten, deltas, nn, quantised
+from trainledger.model import program as p
+
+if TYPE_CHECKING:
+    from trainledger.ledger.rules import Frame
+
+
+def linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
+    """The layer's result, of dims `tail` for each token."""
+    tokens = f.tape.dims[x][: len(f.dims(()))]
+    dims = (*tokens, *tail)
+    kind = nn.conv1d if spec.conv1d else nn.flat_linear if spec.flat else nn.linear
+
+    def base(value: int) -> int:
+        values = f.need(spec.weight), f.param(spec.bias)
+        if spec.weight.packed is not None:
+            return quantised.linear(f.tape, quantised.Base(value, dims, *values, spec.weight.packed))
+        return kind(f.tape, value, dims, *values)
+
+    if isinstance(spec.adapter, p.Delta):
+        return deltas.linear(f.tape, spec.adapter.kind, base, _delta(f, spec, spec.adapter, x, tail))
+    return base(x) if spec.adapter is None else adapters.linear(f.tape, base, _call(f, spec, x, (tokens, tail)))
+
+
+def _delta(f: Frame, spec: p.Linear, delta: p.Delta, x: int, tail: Dims) -> deltas.Call:
+    inner, outer = p.sides(spec)
+    tokens, chance = f.tape.dims[x][: len(f.dims(()))], delta.dropout if f.setting.training else 0
+    values = tuple(f.need(one) for one in delta.weights)
+    return deltas.Call(x, tokens, tail, outer, inner, values, f.param(spec.bias), chance, delta.inside, delta.parts)
+
+
+def embedding(f: Frame, spec: p.Embed, ids: int, dims: Dims) -> int:
+    """Rows of the table, and of its adapter."""
+    if spec.offset:
+        ids = aten.shift(f.tape, ids)
+    rows = nn.embedding(f.tape, ids, f.need(spec.weight), dims)
+    if spec.adapter is None:
+        return rows
+    return adapters.embedding(f.tape, rows, _call(f, spec, ids, (dims[:-1], dims[-1:])))
+
+
+def _call(f: Frame, spec: p.Linear | p.Embed, x: int, dims: tuple[Dims, Dims]) -> adapters.Call:
+    low = spec.adapter
+    assert isinstance(low, p.LowRank)
+    tokens, tail = dims
+    values = adapters.Low(f.need(low.down), f.need(low.up), f.param(low.bias), f.param(low.magnitude))
+    chance = low.dropout if f.setting.training else 0
+    own = f.need(spec.weight), f.param(getattr(spec, "bias", None))
+    kind = spec.weight.packed.kind.name if spec.weight.packed else DENSE
+    return adapters.Call(x, tokens, tail, values, chance, kind, f.software.release("peft"), *own)

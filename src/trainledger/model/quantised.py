@@ -1,0 +1,149 @@
+"""A model whose linear layers are quantised: which are, and the tensors that each weight is stored as.
+
+Sources: transformers/quantizers/base.py and integrations/bitsandbytes.py, get_keys_to_not_convert (4.45.2 to 5.24.0):
+all linear layers of the model but its output embedding and what is tied to it; GPT-2's transposed layers are among
+them. Experts are linear layers of their own before 5.0, and stacked parameters, which are left alone, from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.quantization import QUANT_KINDS, STACKED_EXPERTS, Part, Per
+from trainledger.facts.versions import at_least
+from trainledger.model.program import Embed, Experts, Linear, Model, Op, Packing, Role, Weight
+from trainledger.plan.schema import Plan
+
+HALVES = ("gate", "up")
+
+
+class Stored(NamedTuple):
+    """One tensor of a quantised weight: its name, entries, dtype, and how many equal ones the weight has."""
+
+    name: str
+    dims: Dims
+    dtype: DType
+    copies: int
+
+
+def packing_of(plan: Plan) -> Packing | None:
+    """How the plan's weights are quantised; None where they are not."""
+    given, precision = plan.quantization, plan.precision
+    if given is None:
+        return None
+    kind = QUANT_KINDS[given.kind]
+    compute = kind.reads or DTYPES[precision.compute]
+    # parameters that k-bit preparation raised to fp32 were loaded in the compute dtype
+    raised = precision.weights == "fp32" and precision.compute != "fp32"
+    loaded = DTYPES[precision.compute if raised else precision.weights]
+    release = plan.stack.versions.get(kind.package, "")
+    return Packing(kind, given.double, given.group_size or 0, release, compute, loaded)
+
+
+def quantised(model: Model, packing: Packing, transformers: str) -> Model:
+    """The model with its linear layers' weights packed."""
+    apart = not at_least(transformers or None, STACKED_EXPERTS.since)
+    base = model.embeddings[0].name.partition(".")[0] + "."
+    kept = {op.spec.weight for op in model.prologue if isinstance(op.spec, Embed)}
+
+    def packed(weight: Weight) -> Weight:
+        return weight if weight in kept else replace(weight, packed=packing)
+
+    def written(op: Op) -> Op:
+        if isinstance(op.spec, Linear):
+            return replace(op, spec=replace(op.spec, weight=packed(op.spec.weight)))
+        if isinstance(op.spec, Experts) and apart:
+            return replace(op, spec=replace(op.spec, gate_up=packed(op.spec.gate_up), down=packed(op.spec.down)))
+        return op
+
+    prologue = tuple(written(op) for op in model.prologue)
+    head = tuple(written(op) if op.name.startswith(base) and "logits" not in op.outs else op for op in model.head.ops)
+    blocks = []
+    for block in model.blocks:
+        ops = tuple(written(op) for op in block.ops)
+        blocks.append(replace(block, ops=ops, weights=_weights(block.weights, block.ops, ops)))
+    return replace(
+        model,
+        prologue=prologue,
+        embeddings=_weights(model.embeddings, model.prologue, prologue),
+        blocks=tuple(blocks),
+        head=replace(model.head, ops=head, weights=_weights(model.head.weights, model.head.ops, head)),
+    )
+
+
+def _weights(weights: Iterable[Weight], before: Iterable[Op], after: Iterable[Op]) -> tuple[Weight, ...]:
+    names = ("weight", "gate_up", "down")
+    pairs = [
+        (getattr(a.spec, n, None), getattr(b.spec, n, None)) for a, b in zip(before, after, strict=True) for n in names
+    ]
+    changed = {old: new for old, new in pairs if isinstance(old, Weight) and isinstance(new, Weight)}
+    return tuple(changed.get(weight, weight) for weight in weights)
+
+
+def sides(weight: Weight) -> tuple[int, int, int]:
+    """Outputs and inputs of each matrix of a weight, and how many there are: stacked experts have two or one each."""
+    shape = weight.shape
+    if weight.role is not Role.EXPERT:
+        return shape[0], weight.elements // shape[0], 1
+    experts, outer, inner = shape
+    halves = len(HALVES) if "gate_up" in weight.name else 1
+    return outer // halves, inner, experts * halves
+
+
+def stored(weight: Weight) -> tuple[Stored, ...]:
+    """The tensors of a packed weight, in the order in which they are made."""
+    assert weight.packed is not None
+    outer, inner, copies = sides(weight)
+    kind = weight.packed.kind
+    return tuple(
+        Stored(one.name, (Axis(Dim.ELEMENTS, _entries(one, weight.packed, outer, inner)),), one.dtype, copies)
+        for one in kind.tensors(weight.packed.double, weight.packed.release)
+    )
+
+
+def tensors_of(weight: Weight, dtype: DType) -> tuple[Stored, ...]:
+    """What a weight is stored as: itself in its dtype, or the tensors of a packed one."""
+    if weight.packed is None:
+        return (Stored(weight.name, weight.dims, dtype, 1),)
+    return tuple(one._replace(name=f"{weight.name}: {one.name}") for one in stored(weight))
+
+
+def sent_of(weight: Weight, dtype: DType) -> tuple[Stored, ...]:
+    """What of a weight is a parameter or a buffer: of a packed one its codes alone, or where all are buffers, all."""
+    found = tensors_of(weight, dtype)
+    return found if weight.packed is None or weight.packed.kind.buffers else found[:1]
+
+
+def _entries(part: Part, packing: Packing, outer: int, inner: int) -> int:
+    """How many entries a tensor has; every count is rounded up."""
+    elements, bits = outer * inner, packing.kind.bits
+    groups = outer * -(-inner // (packing.group or inner))
+    match part.per:
+        case Per.WORD:
+            return -(-elements * bits // part.dtype.bits)
+        case Per.BLOCK:
+            return -(-elements // part.size)
+        case Per.NESTED:
+            return -(-blocks_of(packing, elements) // part.size)
+        case Per.GROUP:
+            return groups
+        case Per.GROUP_WORD:
+            return -(-groups * bits // part.dtype.bits)
+        case Per.TILE:
+            return -(-outer // part.size) * -(-inner // part.size)
+        case Per.INPUT:
+            return inner
+        case Per.OUTPUT:
+            return outer
+        case Per.FIXED:
+            return part.size
+
+
+def blocks_of(packing: Packing, elements: int) -> int:
+    """How many blocks of that many elements have a scale of their own."""
+    size = next(one.size for one in packing.kind.parts if one.per is Per.BLOCK)
+    return -(-elements // size)
