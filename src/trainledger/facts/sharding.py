@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainledger.base.sources import Source
+from trainledger.facts.versions import at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,31 @@ class FlatParameter:
     source: Source
 
 
+@dataclass(frozen=True, slots=True)
+class FrozenHook:
+    """A frozen FSDP1 unit inside a reentrant checkpoint: the hook that frees its gathered weights holds the detached
+    input and its gradient until the whole backward ends. From these releases of Transformers on (by model type, or for
+    all others) the checkpoint lies inside the layer, so that the unit's input is no leaf and nothing is held."""
+
+    inside: Mapping[str, str]
+    others: str
+    source: Source
+
+    def holds(self, family: str, transformers: str) -> bool:
+        """Whether the checkpoint lies outside the unit."""
+        return bool(transformers) and not at_least(transformers, self.inside.get(family, self.others))
+
+
+HOOK = FrozenHook(
+    dict.fromkeys(("llama", "mistral", "qwen2"), "4.52"),
+    "4.53",
+    Source(
+        "PyTorch FullyShardedDataParallel, _register_post_backward_reshard_only_hook",
+        "torch/distributed/fsdp/_runtime_utils.py, torch/autograd/graph.py (register_multi_grad_hook); "
+        "transformers/modeling_layers.py (GradientCheckpointingLayer)",
+        "v2.4 to v2.13; 4.51.3, 4.52.4",
+    ),
+)
 FIRST, SECOND = 1, 2  # versions of FSDP
 VERSIONS = (FIRST, SECOND)
 # The values of FSDP's own settings that are known, in any case of letters.

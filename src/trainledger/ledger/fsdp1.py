@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from trainledger.base.dims import Axis, Dim
+from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import DType
-from trainledger.facts.sharding import FSDP1
-from trainledger.ledger.blocks import Walked
+from trainledger.facts.sharding import FSDP1, HOOK
+from trainledger.ledger.blocks import Arrived, Walked
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of
 from trainledger.lines.stream import Events
+from trainledger.model.program import Weight
+from trainledger.model.quantised import sent_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Flat:
     gathered, of reductions; whether parameters keep their own names; whether layers stay gathered after forward;
     whether the next unit is gathered while one runs forward, and backward, there before or after its reduction;
     whether layers are recomputed by a forward of their own (reentrant). `mixed`: all is gathered in one dtype, else
-    every unit in its own."""
+    every unit in its own. `hidden`: a layer's input, where hooks of frozen units hold it to the end of backward."""
 
     ranks: int
     stored: DType
@@ -41,6 +43,7 @@ class Flat:
     late: bool
     reentrant: bool
     mixed: bool
+    hidden: tuple[Dims, DType] | None = None
 
     def kept(self, unit: Unit) -> DType:
         """The dtype of a unit's shards."""
@@ -59,6 +62,14 @@ class Flat:
         """Whether every rank stores all of a unit (NO_SHARD)."""
         return self.ranks == 1
 
+    def length(self, unit: Unit, weight: Weight) -> int:
+        """Elements of a weight in its unit's flat parameter; of a quantised one its codes, as elements of its dtype."""
+        if weight.packed is None:
+            return weight.elements
+        codes = sent_of(weight, self.stored)[0]
+        size = codes.dtype.bytes_of(elements(codes.dims)) * codes.copies
+        return rows_of(size, self.kept(unit).bytes_of(1))
+
     def offsets(self, unit: Unit) -> Iterator[tuple[Member, int]]:
         """Every weight of the flat parameter with where it begins (elements)."""
         step = max(FSDP1.alignment // self.read(unit).bytes_of(1), 1) if self.named else 1
@@ -66,7 +77,7 @@ class Flat:
         for member in unit.members:
             start = rows_of(start, step) * step
             yield member, start
-            start += member.weight.elements
+            start += self.length(unit, member.weight)
 
     def size(self, unit: Unit) -> int:
         """Elements of the unit's flat parameter, padded so that every rank holds as many."""
@@ -75,14 +86,14 @@ class Flat:
     def part(self, unit: Unit) -> int:
         """Elements that one rank holds."""
         member, start = list(self.offsets(unit))[-1]
-        return rows_of(start + member.weight.elements, self.ranks)
+        return rows_of(start + self.length(unit, member.weight), self.ranks)
 
     def pieces(self, unit: Unit, rank: int = 0) -> Iterator[tuple[Member, int]]:
         """Elements of every weight that lie in this rank's part."""
         length = self.part(unit)
         first = rank * length
         for member, start in self.offsets(unit):
-            inside = min(start + member.weight.elements, first + length) - max(start, first)
+            inside = min(start + self.length(unit, member.weight), first + length) - max(start, first)
             if inside > 0:
                 yield member, inside
 
@@ -104,6 +115,7 @@ class Fsdp1(UnitHooks):
         super().__init__(units)
         self.lines, self.how, self.stay = FlatLines(book, how), how, stay
         self.sync, self.anew = flags
+        self.held: list[int] = []
 
     # ---- the order of calls
 
@@ -134,6 +146,23 @@ class Fsdp1(UnitHooks):
             events = (*self._each(self._reshard, at), *self._each(self._unshard, at))
             return {walked.again: events} if events else {}
         return {}
+
+    def done(self, at: int, arrived: tuple[Arrived, ...]) -> Events:
+        """Deal with a layer's gradients; a frozen unit's hook holds its input, and with it the gradient of that."""
+        events = super().done(at, arrived)
+        frozen = any(not one.tuned for one in (unit.members[0].weight for unit in self.units.own.get(at, ())))
+        if self.how.hidden is None or not frozen or not 0 < at < self.units.last:
+            return events
+        held = [self.lines.hidden(self.how.hidden, "input of a layer")]
+        if at + 1 < self.units.last:  # what this layer was handed is the gradient of the next one's input
+            held.append(self.lines.hidden(self.how.hidden, "gradient of the input of a layer"))
+        self.held += held
+        return (*events, *(line + 1 for line in held))
+
+    def ended(self) -> Events:
+        """Reduce what is left; what hooks held goes as they are removed."""
+        held, self.held = self.held, []
+        return (*super().ended(), *(-line - 1 for line in held))
 
     def _each(self, run: Callable[[Key], list[int]], at: int) -> list[int]:
         return [event for key in self.units.keys(at) for event in run(key)]
@@ -241,10 +270,17 @@ class FlatLines:
             Account.GRADIENTS, name, self.how.part(unit), (self.how.kept(unit), FSDP1.streams.reduce), self.how.ranks
         )
 
-    def unflat(self, member: Member) -> int:
+    def unflat(self, unit: Unit, member: Member) -> int:
         """A weight before it is part of a flat parameter."""
         name = f"{member.name} (before it is flat)"
-        return self._line(Account.GATHERED, name, member.weight.elements, (member.weight.dtype or self.how.stored, 0))
+        return self._line(
+            Account.GATHERED, name, self.how.length(unit, member.weight), (member.weight.dtype or self.how.stored, 0)
+        )
+
+    def hidden(self, like: tuple[Dims, DType], name: str) -> int:
+        """A tensor like a layer's input that a frozen unit's hook holds."""
+        dims, dtype = like
+        return self.book.tensor(Account.BACKWARD, f"{name}, held by a frozen unit's hook", dims, dtype, HOOK.source)
 
     def flat(self, unit: Unit) -> int:
         """The whole flat parameter, before this rank's part is taken."""

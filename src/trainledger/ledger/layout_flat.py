@@ -9,13 +9,16 @@ from itertools import groupby
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.ledger.arrange import Micro, arranged
+from trainledger.ledger.book import MODELS
 from trainledger.ledger.fsdp1 import Flat, FlatLines, Fsdp1, Stay
 from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of, weights_of
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.units import Unit, Units
 from trainledger.ledger.updates import Parameter, Runs, births
+from trainledger.lines.line import Account
 from trainledger.model.program import Weight
+from trainledger.model.quantised import tensors_of
 
 FLAT = "flat parameter"
 
@@ -59,7 +62,18 @@ class FlatSharded(Layout):
     def weights(self) -> Copies:
         """The flat parameters' parts, and buffers."""
         lines = FlatLines(self.job.book, self.how)
-        return [(lines.shard(unit), count) for unit, count in self._counts().items()] + buffers_of(self.job)
+        shards = [(lines.shard(unit), count) for unit, count in self._counts().items()]
+        return shards + self._beside() + buffers_of(self.job)
+
+    def _beside(self) -> Copies:
+        """Scales and the like of quantised weights, which every rank holds."""
+        book = self.job.book
+        return [
+            (book.tensor(Account.WEIGHTS, prefix + one.name, one.dims, one.dtype, MODELS), count * one.copies)
+            for prefix, weight, count in weights_of(self.job.model)
+            if weight.packed is not None
+            for one in tensors_of(weight, self.how.stored)[1:]
+        ]
 
     def building(self) -> Runs:
         """Every unit in turn: its weights, one by one, the flat parameter of all, this rank's part of it.
@@ -68,11 +82,11 @@ class FlatSharded(Layout):
         """
         lines, runs = FlatLines(self.job.book, self.how), Runs()
         for unit, group in groupby(self.units.every()):
-            apart = [lines.unflat(member) for member in unit.members]
+            apart = [lines.unflat(unit, member) for member in unit.members]
             flat, shard = lines.flat(unit), lines.shard(unit)
             events = (*(one + 1 for one in apart), flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart))
             runs.append((events, len(list(group))))
-        return [*runs, *births(buffers_of(self.job))]
+        return [*runs, *births(self._beside()), *births(buffers_of(self.job))]
 
     def gradients(self) -> Copies:
         """Reduced gradients that setting them to none frees: none where the optimizer sees views of them."""

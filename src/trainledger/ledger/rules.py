@@ -79,6 +79,7 @@ class Frame:
                 architecture=s.architecture,
                 deprioritised=s.fallback_kernels,
                 transformers=s.transformers,
+                family=self.software.family,
             )
         )
 

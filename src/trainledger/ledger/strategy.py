@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DTYPES, DType
-from trainledger.facts.sharding import FIRST, FSDP2, SECOND
+from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import Flat
@@ -93,6 +94,15 @@ def _fsdp2(plan: Plan, job: Job) -> How:
     )
 
 
+def _hidden(job: Job) -> tuple[Dims, DType] | None:
+    """A layer's input, where frozen units' hooks hold it."""
+    setting = job.run.setting
+    if job.run.recompute != "reentrant" or not HOOK.holds(job.model.family, setting.transformers):
+        return None
+    tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
+    return (*tokens, job.model.hidden), setting.weights
+
+
 def _fsdp1(plan: Plan, job: Job) -> Flat:
     precision, parallel = plan.precision, plan.parallel
     options = parallel.options
@@ -113,4 +123,5 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
         late=prefetch == LATE,
         reentrant=job.run.recompute == "reentrant",
         mixed=precision.autocast or compute != DTYPES[precision.weights],
+        hidden=_hidden(job) if plan.adapter is not None else None,
     )
