@@ -17,6 +17,7 @@ from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
 from trainledger.facts.overheads import REPLAYED_RESERVED
 from trainledger.ledger.rank import Ledger, rank_ledger
+from trainledger.ledger.step import INIT
 from trainledger.lines.line import Account
 from trainledger.model.build import model_of
 from trainledger.model.counts import active, total, trainable, tuned
@@ -125,10 +126,11 @@ def _verdict(device: Device | None, peak: Peak, outside: Outside, replay: tuple[
 
 
 def states_of(ledger: Ledger) -> dict[str, int]:
-    """Resident bytes of weights, gradients, master weights and optimizer states: each at its fullest moment."""
+    """Resident bytes of weights, gradients, master weights and optimizer states: each at its fullest moment of the
+    steps. While a model is built, weights may lie there twice."""
     kinds = (Account.WEIGHTS, Account.GRADIENTS, Account.MASTER, Account.OPTIMIZER)
     found = dict.fromkeys((kind.value for kind in kinds), 0)
-    for moment in ledger.moments:
+    for moment in [one for one in ledger.moments if one.name != INIT] or ledger.moments:
         here = dict.fromkeys(found, 0)
         for number, copies in moment.live:
             line = ledger.lines[number]

@@ -82,7 +82,7 @@ class Bf16(Bare):
         for at, (group, lines) in enumerate(whole, 1):
             size = group.part * ranks
             flat = self.flat(Account.WEIGHTS, f"flat weights of group {at}", size, dtypes.weights)
-            cast, away = self.passing(Account.MASTER, "copy of this rank's part", group.part, dtypes.weights)
+            cast, away = self.passing(Account.STEP, "copy of this rank's part", group.part, dtypes.weights)
             master = self.flat(Account.MASTER, f"master weights of group {at}", group.part, dtypes.master, ranks)
             kept = self.flat(Account.GRADIENTS, f"gradients of group {at}", size, dtypes.accumulate)
             runs += [((flat + 1,), 1), *deaths(lines), ((cast, master + 1, away, kept + 1), 1)]

@@ -98,14 +98,14 @@ class Unfused(Bare):
     def build(self) -> Runs:
         """Weights, master weights, and a first step on gradients that are zero."""
         masters = self.own_lines(Account.MASTER, "master weight", self.how.dtypes.master)
-        zeros = [*self.kept()[::-1], *self.own_lines(Account.GRADIENTS, "fp32 gradient", FP32)]
+        zeros = [*self.kept()[::-1], *self.own_lines(Account.STEP, "fp32 gradient", FP32)]
         stepped = [*self.states(self.parameters), *self.temporaries(self.parameters)]
         return [*super().build(), *births(masters), *births(zeros), *stepped, *deaths(zeros)]
 
     def step(self, first: bool) -> Moments:
         """Norms in fp32, gradients in fp32 beside the others, the update."""
         sizes = [one.size for one in self.trained]
-        raised = self.own_lines(Account.GRADIENTS, "fp32 gradient", FP32)
+        raised = self.own_lines(Account.STEP, "fp32 gradient", FP32)
         runs = [*births(raised), *self.temporaries(self.parameters), *deaths(raised), *deaths(self.kept())]
         return [("clip", [*self.overflow(sizes), *self.norms(sizes, FP32)]), (OPTIMIZER, runs)]
 
@@ -129,7 +129,7 @@ class Fused(Bare):
         copies = self.own_lines(Account.WEIGHTS, "copy", dtypes.weights)
         flat = self.flat(Account.WEIGHTS, "flat weights", self.total, dtypes.weights) + 1
         master = self.flat(Account.MASTER, "master weights", self.total, dtypes.master) + 1
-        zero, gone = self.passing(Account.GRADIENTS, "fp32 gradients, flat", self.total, FP32)
+        zero, gone = self.passing(Account.STEP, "fp32 gradients, flat", self.total, FP32)
         whole = self.originals(self.trained)
         stepped = [*self.states(self.parameters), *self.temporaries(self.parameters)]
         runs = [*births(self.originals(self.frozen())), *births(whole), *self.buffers(), *births(copies)]
@@ -138,8 +138,8 @@ class Fused(Bare):
 
     def step(self, first: bool) -> Moments:
         """Gradients in fp32 one by one, then flat; the 16-bit ones go before the update."""
-        raised = self.own_lines(Account.GRADIENTS, "fp32 gradient", FP32)
-        born, gone = self.passing(Account.GRADIENTS, "fp32 gradients, flat", self.total, FP32)
+        raised = self.own_lines(Account.STEP, "fp32 gradient", FP32)
+        born, gone = self.passing(Account.STEP, "fp32 gradients, flat", self.total, FP32)
         runs = [*births(raised), ((born,), 1), *deaths(raised), *deaths(self.kept())]
         sizes = [one.size for one in self.trained]
         return [("clip", self.overflow(sizes)), (OPTIMIZER, [*runs, *self.temporaries(self.parameters), ((gone,), 1)])]

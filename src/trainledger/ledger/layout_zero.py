@@ -174,14 +174,14 @@ class ZeroFlat(DeepSpeed):
         runs: Runs = [*born, *gone] if DEVICE_FLATTEN.holds(self.how.version) else [*gone, *born]
         if self.how.offload:
             return runs
-        cast, away = self.passing(Account.MASTER, "copy of this rank's part", group.part, dtypes.weights)
+        cast, away = self.passing(Account.STEP, "copy of this rank's part", group.part, dtypes.weights)
         name = self._named("master weights, this rank's part", at)
         master = self.flat(Account.MASTER, name, group.part, dtypes.master, ranks) + 1
         return [*runs, ((cast, master, away) if dtypes.weights != dtypes.master else (master,), 1)]
 
     def _flat_gradient(self, at: int) -> int:
         name = self._named("gradient of this rank's part, flat", at)
-        return self.flat(Account.GRADIENTS, name, self.groups[at].part, self.how.dtypes.master, self.how.ranks)
+        return self.flat(Account.STEP, name, self.groups[at].part, self.how.dtypes.master, self.how.ranks)
 
     def _all_temporaries(self) -> Runs:
         return [run for one in self.parameters for run in self.temporaries((one,))]
@@ -257,7 +257,7 @@ class ZeroFlat(DeepSpeed):
         joined = None
         if pieces > 1:
             name = self._named("gradients of this rank's part, joined", at)
-            joined = self.flat(Account.GRADIENTS, name, group.part, how.came, how.ranks)
+            joined = self.flat(Account.STEP, name, group.part, how.came, how.ranks)
             events.append(joined + 1)
         used = joined
         if how.came != how.dtypes.master:

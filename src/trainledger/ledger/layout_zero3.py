@@ -101,7 +101,7 @@ class ZeroParts(DeepSpeed):
             largest = max((sum(sub) for sub in self.subs), default=0)
             if not LAZY_STATES.holds(how.version):
                 runs += [run for one in self.parameters for run in (*self.states((one,)), *self.temporaries((one,)))]
-            runs.append((self.passing(Account.GRADIENTS, "gradient that is zero", largest, dtypes.master), 1))
+            runs.append((self.passing(Account.STEP, "gradient that is zero", largest, dtypes.master), 1))
         if how.contiguous:
             runs.append(((self.flat(Account.REDUCTION, "reduce bucket", how.bucket, dtypes.reduce) + 1,), 1))
         if not how.offload:
@@ -122,7 +122,7 @@ class ZeroParts(DeepSpeed):
         if dtypes.weights == dtypes.master:
             return (master + 1,)
         between = dtypes.master if BORN_FP32.holds(self.how.version) else dtypes.weights
-        born, gone = self.passing(Account.MASTER, "copy of a sub-group", size, between)
+        born, gone = self.passing(Account.STEP, "copy of a sub-group", size, between)
         return (born, master + 1, gone)
 
     def host(self) -> Lines:
@@ -192,12 +192,10 @@ class ZeroParts(DeepSpeed):
         used = None
         if sub[1:]:
             name = self._named("gradients of this rank's parts, joined", at)
-            used = self.flat(Account.GRADIENTS, name, size, self.kept, ranks)
+            used = self.flat(Account.STEP, name, size, self.kept, ranks)
             events.append(used + 1)
         if self.kept != self.how.dtypes.master:
-            raised = self.flat(
-                Account.GRADIENTS, self._named("gradient, flat", at), size, self.how.dtypes.master, ranks
-            )
+            raised = self.flat(Account.STEP, self._named("gradient, flat", at), size, self.how.dtypes.master, ranks)
             events += [raised + 1, *([-used - 1] if used is not None else [])]
             used = raised
         born = self.states((one,)) if first and LAZY_STATES.holds(self.how.version) else []
