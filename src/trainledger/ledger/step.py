@@ -132,7 +132,7 @@ class _Steps:
         """Weights, buffers, master weights, buckets."""
         job, extras = self.job, self.extras
         lines = [
-            (job.book.tensor(Account.WEIGHTS, prefix + one.name, one.dims, one.dtype, MODELS), count * one.copies)
+            (job.book.tensor(Account.WEIGHTS, prefix + one.name, *one[1:3], one.source or MODELS), count * one.copies)
             for prefix, weight, count in weights_of(job.model)
             for one in tensors_of(weight, dtype_of_weight(job.run, weight))
         ]
