@@ -37,7 +37,7 @@ def kept(adapter: DType, dropout: float = 0, release: str = NEWEST, autocast: bo
         tape.outside((outer,), adapter, True) if dora else None,
     )
     call = Call(x, tokens, (outer,), low, dropout, DENSE, release, weight)
-    out = linear(tape, lambda: plain(tape, x, (*tokens, outer), weight), call)
+    out = linear(tape, lambda value: plain(tape, value, (*tokens, outer), weight), call)
     held = run_forward(tape, frozenset({out}), saving=True).held
     return sum(tape.storages[storage].size for storage in held if storage != EXTERNAL)
 

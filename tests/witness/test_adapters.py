@@ -55,6 +55,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "vera": {"r": 32},
     "oft": {},
     "fourierft": {"options": {"n_frequency": 500}},
+    "prompt-tuning": {"options": {"num_virtual_tokens": 32}},
+    "p-tuning": {"options": {"num_virtual_tokens": 16, "encoder_hidden_size": 1024}},
+    "trainable-tokens": {"targets": ["embed_tokens"], "options": {"token_indices": [1, 5, 7]}},
     "ln-tuning": {"targets": ["input_layernorm", "norm"], "dtype": "bf16"},
 }
 

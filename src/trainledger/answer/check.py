@@ -10,6 +10,7 @@ from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.scope import SCOPE
 from trainledger.facts.sharding import VERSIONS, WORDS
 from trainledger.ledger.run import every_of
+from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -25,6 +26,9 @@ def check_model(plan: Plan, model: Model) -> None:
     reasons = dict.fromkeys(block.unknown for block in model.blocks if block.unknown)
     allowed = "its states can be counted, not its activations"
     problems = [Problem("model.model_type", f"found {model.family!r}: {reason}", allowed) for reason in reasons]
+    if plan.adapter is not None and not has_tuned(model):
+        found, fix = "fits no module", "A text is the pattern of a whole path; names of modules go into a list."
+        problems.append(Problem("adapter.targets", found, "a module that the method can adapt is needed", fix))
     if problems or not plan.stack.recompute.modules:
         raise_if(problems)
         return

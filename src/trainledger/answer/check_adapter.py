@@ -10,9 +10,13 @@ from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
 from trainledger.facts.peft_methods import METHODS
 from trainledger.facts.scope import SCOPE
 from trainledger.facts.versions import at_least
+from trainledger.model.prompts import PROMPT_KINDS
 from trainledger.plan.schema import Plan
 from trainledger.plan.training import Adapter
 
+REASONS = {
+    "prefix-tuning": "keys and values that are given ask for a mask and copies in each layer: not written yet",
+}
 LATER = {
     "target_parameters": "adapters of stacked experts are not written yet",
     "trainable_token_indices": "rows of the embedding that are trained beside an adapter are not written yet",
@@ -26,10 +30,16 @@ def adapter_problems(plan: Plan) -> Iterator[Problem]:
     if plan.adapter is None:
         return
     if plan.adapter.kind not in SCOPE["adapter.kind"]:
-        known = ", ".join(str(kind) for kind in SCOPE["adapter.kind"])
-        yield Problem("adapter.kind", f"found {plan.adapter.kind!r}", f"{known} can be estimated so far")
+        known = f"{', '.join(str(kind) for kind in SCOPE['adapter.kind'])} can be estimated so far"
+        yield Problem("adapter.kind", f"found {plan.adapter.kind!r}", REASONS.get(plan.adapter.kind, known))
         return
-    yield from _targets(plan.adapter)
+    if plan.adapter.kind in PROMPT_KINDS:
+        yield from _prompt(plan.adapter)
+    elif plan.adapter.kind == "trainable-tokens":
+        if not plan.adapter.options.get("token_indices"):
+            yield Problem("adapter.options.token_indices", "left out", "the numbers of the rows that are trained")
+    else:
+        yield from _targets(plan.adapter)
     yield from _release(plan.adapter, plan.stack.versions.get("peft"))
     yield from _options(plan.adapter)
 
@@ -43,6 +53,17 @@ def _targets(given: Adapter) -> Iterator[Problem]:
             re.compile(given.targets)
         except re.error as error:
             yield Problem("adapter.targets", f"{given.targets[:40]!r}: {error}", "a text is a pattern of whole paths")
+
+
+def _prompt(given: Adapter) -> Iterator[Problem]:
+    if not given.options.get("num_virtual_tokens"):
+        yield Problem("adapter.options.num_virtual_tokens", "left out", "how many rows stand before a sequence's own")
+    if given.options.get("encoder_reparameterization_type") not in (None, "MLP"):
+        yield Problem(
+            "adapter.options.encoder_reparameterization_type", "not MLP", "only the network of linears is known"
+        )
+    if (given.options.get("num_transformer_submodules") or 1) > 1:
+        yield Problem("adapter.options.num_transformer_submodules", "above 1", "decoders alone have prompts here")
 
 
 def _release(given: Adapter, release: str | None) -> Iterator[Problem]:

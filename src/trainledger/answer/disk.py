@@ -38,7 +38,8 @@ def elsewhere(answer: Estimate) -> Elsewhere:
     weights = states = paged = 0
     for weight, count in _kinds(answer):
         own = _dtype(plan, weight)
-        weights += own.bytes_of(weight.elements) * count
+        if plan.adapter is None or trained(weight):  # of an adapter's run only what it trains is saved
+            weights += own.bytes_of(weight.elements) * count
         if not trained(weight):
             continue
         if master is not None and master != own:
@@ -61,4 +62,6 @@ def _kinds(answer: Estimate) -> Iterator[tuple[Weight, int]]:
 
 def _dtype(plan: Plan, weight: Weight) -> DType:
     norms = plan.precision.norms
+    if weight.dtype is not None:
+        return weight.dtype
     return DTYPES[norms if norms and weight.role is Role.NORM else plan.precision.weights]

@@ -11,11 +11,17 @@ from trainledger.facts.device_rows import Device
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
-from trainledger.ledger.rank import EAGER, runs_eager
-from trainledger.ledger.run import ZERO
+from trainledger.facts.peft import INPUT_GRADIENTS
+from trainledger.facts.quantization import BNB_INT8
+from trainledger.ledger.rank import EAGER, runs_eager, trained_of
+from trainledger.ledger.run import ZERO, run_of
+from trainledger.model.counts import storages
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
+
+REFERENCE = "sm80"  # of the run's keys none that is asked for here depends on the architecture
+WHOLE = ".modules_to_save.default.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,14 @@ class Notes:
 def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
     """Every note on a plan."""
     return Notes(
-        (*_precision(plan), *_attention(plan, model), *_zero(plan), *_device(device)),
+        (
+            *_precision(plan),
+            *_attention(plan, model),
+            *_zero(plan),
+            *_frozen(plan, model),
+            *_copies(model),
+            *_device(device),
+        ),
         (*_compile(plan), *_options(plan), *_further(model), *_whole(plan)),
     )
 
@@ -76,6 +89,38 @@ def _whole(plan: Plan) -> Iterator[str]:
         )
 
 
+def _frozen(plan: Plan, model: Model) -> Iterator[str]:
+    """Where recompute does not do what it is asked for, since nothing before the layers is trained."""
+    given = plan.stack.recompute
+    if given.kind != "full":
+        return
+    asks = run_of(plan, REFERENCE).asks_inputs(model)
+    if given.reentrant and not asks and not _embeds(plan, model):
+        yield (
+            "stack.recompute: with reentrance a layer whose input needs no gradient is left without one; call "
+            f"enable_input_require_grads, or nothing is trained ({INPUT_GRADIENTS.source})"
+        )
+    if not given.reentrant and plan.quantization is not None and plan.quantization.kind == "int8":
+        yield (
+            "stack.recompute: LLM.int8() layers hold their inputs as attributes, which a checkpoint without reentrance "
+            f"does not drop; with reentrance it does ({BNB_INT8.source})"
+        )
+
+
+def _embeds(plan: Plan, model: Model) -> bool:
+    """Whether something before the layers is trained."""
+    trained = trained_of(plan, model)
+    return any(trained(weight) for weight in model.embeddings)
+
+
+def _copies(model: Model) -> Iterator[str]:
+    """Modules that an adapter trains whole stay twice."""
+    names = {weight.name for _, weight in storages(model) if weight.tuned and weight.name.endswith(WHOLE)}
+    for name in sorted(names):
+        module = name.removesuffix(WHOLE)
+        yield f"adapter.train_extra: {module} stays, frozen, beside the copy that is trained"
+
+
 def _compile(plan: Plan) -> Iterator[str]:
     if plan.stack.compile:
         yield "stack.compile: counted as eager; compiled code saves and makes other tensors: too high or too low"
@@ -88,6 +133,7 @@ def _options(plan: Plan) -> Iterator[str]:
         "stack.allocator": plan.stack.allocator,
         "parallel.options": plan.parallel.options,
         "optimizer.options": plan.optimizer.options,
+        "adapter.options": plan.adapter.options if plan.adapter else {},
     }
     for place, options in places.items():
         for name in options:

@@ -8,6 +8,8 @@ from enum import StrEnum
 from trainledger.base.sources import Source
 from trainledger.facts.versions import at_least
 
+ADAPTERS = Source("PEFT adapters", "peft/tuners/*/layer.py, peft/utils/other.py", "0.21.2")
+
 
 class Cast(StrEnum):
     """Where a layer casts what it adds back to its own result's dtype."""

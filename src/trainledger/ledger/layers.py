@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainledger.base.dims import Dims
+from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.peft import DENSE
-from trainledger.ledger import adapters, aten, deltas, nn, quantised
+from trainledger.ledger import adapters, aten, deltas, nn, prompts, quantised
 from trainledger.model import program as p
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ def linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
             return quantised.linear(f.tape, quantised.Base(value, dims, *values, spec.weight.packed))
         return kind(f.tape, value, dims, *values)
 
+    if isinstance(spec.adapter, p.Tokens):
+        return nn.linear(f.tape, x, dims, prompts.table(f.tape, f.need(spec.weight), f.need(spec.adapter.weight)))
     if isinstance(spec.adapter, p.Delta):
         return deltas.linear(f.tape, spec.adapter.kind, base, _delta(f, spec, spec.adapter, x, tail))
     return base(x) if spec.adapter is None else adapters.linear(f.tape, base, _call(f, spec, x, (tokens, tail)))
@@ -37,11 +39,24 @@ def _delta(f: Frame, spec: p.Linear, delta: p.Delta, x: int, tail: Dims) -> delt
     return deltas.Call(x, tokens, tail, outer, inner, values, f.param(spec.bias), chance, delta.inside, delta.parts)
 
 
+def prompted(f: Frame, spec: p.Prompts, words: int) -> list[int]:
+    """The words' rows after the prompt's, and the prompt's."""
+    pairs = tuple((f.need(weight), f.need(bias)) for weight, bias in spec.layers)
+    outs = prompts.prompts(f.tape, prompts.Rows(f.need(spec.table), pairs, words))
+    f.names["labels"] = prompts.labels(f.tape, f.dims(()))
+    return outs
+
+
 def embedding(f: Frame, spec: p.Embed, ids: int, dims: Dims) -> int:
     """Rows of the table, and of its adapter."""
     if spec.offset:
         ids = aten.shift(f.tape, ids)
-    rows = nn.embedding(f.tape, ids, f.need(spec.weight), dims)
+    own = f.need(spec.weight)
+    if spec.fewer:
+        dims = (dims[0], Axis(Dim.SEQUENCE, dims[1].size - spec.fewer), *dims[2:])
+    if isinstance(spec.adapter, p.Tokens):
+        return nn.embedding(f.tape, ids, prompts.table(f.tape, own, f.need(spec.adapter.weight)), dims)
+    rows = nn.embedding(f.tape, ids, own, dims)
     if spec.adapter is None:
         return rows
     return adapters.embedding(f.tape, rows, _call(f, spec, ids, (dims[:-1], dims[-1:])))

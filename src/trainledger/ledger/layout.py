@@ -135,7 +135,7 @@ class Layout:
         lines = Copies()
         for prefix, weight, count in weights_of(self.job.model):
             for one in tensors_of(self.held(weight), self.stored(weight)):
-                made = Made(one.dtype, MODELS, self.shards)
+                made = Made(one.dtype, one.source or MODELS, self.shards)
                 line = self.job.book.made(Account.WEIGHTS, prefix + one.name, one.dims, made)
                 lines.append((line, count * one.copies))
         return lines + buffers_of(self.job)

@@ -23,6 +23,7 @@ from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.lines.kernel_choice import given_masks
 from trainledger.lines.line import Account
 from trainledger.model.program import Attention, Block, Model, Weight
+from trainledger.model.prompts import virtual_tokens
 
 Trained = Callable[[Weight], bool]
 IDS = ("input_ids", "token_type_ids")
@@ -236,8 +237,12 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     layers, dtype = _layers(job, opening, leaves)
     saved = frozenset().union(*(walked.outside for walked in layers))
     ending = [line for name, line in opening.free.items() if name not in saved]
+    wrapped: tuple[int, ...] = ()
     if not layers[0].keeps_input and not opening.is_leaf:
-        ending.append(opening.hidden)
+        if virtual_tokens(job.model):  # the wrapper that put a prompt before them holds them until it returns
+            wrapped = (-opening.hidden - 1,)
+        else:
+            ending.append(opening.hidden)
     closing = _closing(job, opening, leaves, ending, (layers[-1].trains, dtype))
     kept = {name: line for name, line in opening.free.items() if name in saved}
     named = closing.named
@@ -250,4 +255,7 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in stays)))
     else:
         named = (*named, *stays)
-    return Pieces(first, tuple(layers), _held(closing), closing.arriving, kept), named
+    last = _held(closing)
+    if wrapped:
+        last = replace(last, loose=(*last.loose, *wrapped))
+    return Pieces(first, tuple(layers), last, closing.arriving, kept), named

@@ -203,6 +203,8 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [aten.dropout(t, ins[0], chance if f.setting.training else 0)]
         case p.Embed():
             return [layers.embedding(f, op.spec, ins[0], dims if op.spec.per_batch else (Axis(Dim.ONE, 1), *dims[1:]))]
+        case p.Prompts():
+            return layers.prompted(f, op.spec, ins[0])
         case p.Router() | p.Experts():
             return _routed(f, op.spec, ins)
         case _:

@@ -16,6 +16,7 @@ from trainledger.ledger.rules import Setting
 from trainledger.ledger.software import Software
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model, Role
+from trainledger.model.prompts import PROMPT_KINDS
 from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
@@ -80,7 +81,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
     options = stack.options
     setting = Setting(
         batch=plan.batch.micro_batch,
-        sequence=plan.batch.sequence,
+        sequence=plan.batch.sequence + _virtual(plan),
         attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention,
         weights=compute if gathered else weights,
         norms=_norms(plan, norms),
@@ -140,6 +141,13 @@ def _recompute(given: Recompute) -> str:
     if given.kind == "none" or (given.kind == "selective" and given.modules and not every_of(given.policy)):
         return given.kind
     return "reentrant" if given.reentrant else "full"
+
+
+def _virtual(plan: Plan) -> int:
+    """Tokens of a trained prompt before each sequence."""
+    if plan.adapter is None or plan.adapter.kind not in PROMPT_KINDS:
+        return 0
+    return int(plan.adapter.options.get("num_virtual_tokens") or 0)
 
 
 def _multiprocessors(plan: Plan) -> Multiprocessors:

@@ -23,7 +23,8 @@ from trainledger.ledger.micro import Job
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Events, Segment
-from trainledger.model.program import Linear, Model, Weight
+from trainledger.model.program import Weight
+from trainledger.model.prompts import shared_weights, virtual_tokens
 from trainledger.model.quantised import sent_of
 
 STEPS = ("step 1", "step 2")
@@ -45,12 +46,6 @@ class Updates:
     def options(self, weight: Weight) -> StateOptions:
         """The options of one weight's states."""
         return replace(self.how, wide=True) if weight.role in self.wide else self.how
-
-
-def shared_weights(model: Model) -> frozenset[Weight]:
-    """Weights that the head reads again (tied embeddings)."""
-    own = set(model.embeddings)
-    return frozenset(op.spec.weight for op in model.head.ops if isinstance(op.spec, Linear) and op.spec.weight in own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,5 +257,5 @@ def _stepping(updates: Updates, extras: Extras) -> int:
 
 def _inputs(job: Job) -> int:
     setting = job.run.setting
-    dims = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
+    dims = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence - virtual_tokens(job.model)))
     return job.book.tensor(Account.INPUTS, "token ids, labels or mask", dims, INT64, MODELS)

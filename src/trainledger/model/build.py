@@ -7,10 +7,12 @@ from importlib import import_module
 from typing import Any
 
 from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
 from trainledger.model.program import Model
+from trainledger.model.prompts import PROMPT_KINDS, prompted, with_tokens
 from trainledger.model.quantised import packing_of, quantised
 from trainledger.plan.schema import Plan
 
@@ -23,11 +25,14 @@ def model_of(plan: Plan) -> Model:
     model, packing = build(plan.keys()), packing_of(plan)
     if packing is not None:
         model = quantised(model, packing, plan.stack.versions.get("transformers", ""))
-    return (
-        adapted(model, method_of(plan.adapter, plan.stack.versions.get("peft", "")))
-        if plan.adapter is not None
-        else model
-    )
+    given = plan.adapter
+    if given is None:
+        return model
+    if given.kind in PROMPT_KINDS:
+        return prompted(model, given.kind, DTYPES[given.dtype], given.options)
+    if given.kind == "trainable-tokens":
+        return with_tokens(model, DTYPES[given.dtype], given.options)
+    return adapted(model, method_of(given, plan.stack.versions.get("peft", "")))
 
 
 def build(keys: Mapping[str, Any]) -> Model:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.model.weights import Delta, LowRank, Weight
+from trainledger.model.weights import Delta, LowRank, Tokens, Weight
 
 
 class NormKind(StrEnum):
@@ -38,13 +38,24 @@ class ActKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Embed:
     """Rows of a table chosen by token, position or type ids. `per_batch` False: one row set shared by the batch.
-    `offset`: a number is added to the ids first."""
+    `offset`: a number is added to the ids first. `fewer`: tokens of the sequence that no id stands for."""
 
     weight: Weight
     per_batch: bool = True
     ids: str = "input_ids"
     offset: bool = False
-    adapter: LowRank | None = None
+    adapter: LowRank | Tokens | None = None
+    fewer: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """`count` trained rows before a sequence's own: from a table, through `layers` (weight and bias) with a function
+    between them. Leaves the longer sequence, and the rows under a name of their own."""
+
+    table: Weight
+    layers: tuple[tuple[Weight, Weight], ...]
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,7 @@ class Linear:
     bias: Weight | None = None
     conv1d: bool = False
     flat: bool = False
-    adapter: LowRank | Delta | None = None
+    adapter: LowRank | Delta | Tokens | None = None
 
 
 def sides(spec: Linear | Embed) -> tuple[Axis, Axis]:
@@ -226,6 +237,7 @@ class Experts:
 
 Spec: TypeAlias = (
     Embed
+    | Prompts
     | Norm
     | Linear
     | View

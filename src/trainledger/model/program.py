@@ -25,6 +25,7 @@ from trainledger.model.operations import (
     Multiply,
     Norm,
     NormKind,
+    Prompts,
     Rope,
     Router,
     Scale,
@@ -33,7 +34,7 @@ from trainledger.model.operations import (
     View,
     sides,
 )
-from trainledger.model.weights import Buffer, Delta, LowRank, Packing, Role, Weight
+from trainledger.model.weights import Buffer, Delta, LowRank, Packing, Role, Tokens, Weight
 
 __all__ = [
     "Act",
@@ -62,9 +63,11 @@ __all__ = [
     "Rope",
     "Rotary",
     "Router",
+    "Prompts",
     "Scale",
     "Spec",
     "Split",
+    "Tokens",
     "View",
     "Weight",
     "sides",

@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.base.sources import Source
 from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.peft import ADAPTERS
 from trainledger.facts.quantization import QUANT_KINDS, STACKED_EXPERTS, Part, Per
 from trainledger.facts.versions import at_least
 from trainledger.model.program import Embed, Experts, Linear, Model, Op, Packing, Role, Weight
@@ -22,12 +24,14 @@ HALVES = ("gate", "up")
 
 
 class Stored(NamedTuple):
-    """One tensor of a quantised weight: its name, entries, dtype, and how many equal ones the weight has."""
+    """One tensor of a weight: its name, entries, dtype, how many equal ones the weight has, and who makes it (None: the
+    model's own class)."""
 
     name: str
     dims: Dims
     dtype: DType
     copies: int
+    source: Source | None = None
 
 
 def packing_of(plan: Plan) -> Packing | None:
@@ -100,7 +104,9 @@ def stored(weight: Weight) -> tuple[Stored, ...]:
     outer, inner, copies = sides(weight)
     kind = weight.packed.kind
     return tuple(
-        Stored(one.name, (Axis(Dim.ELEMENTS, _entries(one, weight.packed, outer, inner)),), one.dtype, copies)
+        Stored(
+            one.name, (Axis(Dim.ELEMENTS, _entries(one, weight.packed, outer, inner)),), one.dtype, copies, one.source
+        )
         for one in kind.tensors(weight.packed.double, weight.packed.release)
     )
 
@@ -108,7 +114,7 @@ def stored(weight: Weight) -> tuple[Stored, ...]:
 def tensors_of(weight: Weight, dtype: DType) -> tuple[Stored, ...]:
     """What a weight is stored as: itself in its dtype, or the tensors of a packed one."""
     if weight.packed is None:
-        return (Stored(weight.name, weight.dims, dtype, 1),)
+        return (Stored(weight.name, weight.dims, dtype, 1, ADAPTERS if weight.tuned else None),)
     return tuple(one._replace(name=f"{weight.name}: {one.name}") for one in stored(weight))
 
 

@@ -108,6 +108,13 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens:
+    """Rows of an embedding that are trained: copied into the whole table for every forward."""
+
+    weight: Weight
+
+
+@dataclass(frozen=True, slots=True)
 class LowRank:
     """What LoRA adds to a layer: up(down(dropout(x))), scaled. `magnitude`: DoRA's trained norm of every output."""
 

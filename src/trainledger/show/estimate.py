@@ -25,6 +25,7 @@ from trainledger.base.units import format_count, format_size
 from trainledger.facts.default_words import FORMAT
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import accumulation, degrees
+from trainledger.plan.schema import Plan
 from trainledger.show.document import EVERY, Origin, name_of
 from trainledger.show.references import References
 from trainledger.show.table import Screen, Section
@@ -95,12 +96,26 @@ def header(answer: Estimate) -> Section:
             f"run      {plan.task}, {stack.framework}{f' ({versions})' if versions else ''}, strategy "
             f"{plan.parallel.strategy}, {_plural(answer.ranks, 'rank')}",
             f"dtypes   {how}, gradients {precision.gradients}{master}",
+            *_adapter(plan),
             f"step     {optimizer}; attention {stack.attention}, recompute {stack.recompute.kind}, loss {stack.loss}",
             f"batch    {batch.micro_batch} x {batch.sequence:,} tokens; global batch {answer.global_batch:,} = "
             f"micro-batch {batch.micro_batch} x dp {dp} x accumulation {steps}",
             f"device   {usable}",
         ),
     )
+
+
+def _adapter(plan: Plan) -> tuple[str, ...]:
+    """A line for an adapter and a quantised base, where there is one."""
+    given, base = plan.adapter, plan.quantization
+    parts: list[str] = []
+    if given is not None:
+        targets = given.targets if isinstance(given.targets, str) else ", ".join(given.targets or ())
+        where = f" on {targets}" if targets else ""
+        parts.append(f"{given.kind}{f' r {given.r}' if given.r else ''} in {given.dtype}{where}")
+    if base is not None:
+        parts.append(f"base in {base.kind}{' with quantised scales' if base.double else ''}")
+    return (f"adapter  {'; '.join(parts)}",) if parts else ()
 
 
 def verdict_section(found: Verdict, view: View) -> Section:

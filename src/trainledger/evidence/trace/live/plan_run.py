@@ -25,6 +25,7 @@ from trainledger.evidence.trace.live.session import (
     without_storage,
 )
 from trainledger.evidence.trace.record import Record
+from trainledger.model.prompts import PROMPT_KINDS
 from trainledger.plan.schema import Plan
 
 STEPS = (1, 1 + 1)  # the first, in which states appear, and one as every later one
@@ -40,6 +41,9 @@ METHODS = {  # PEFT's configuration, and its names of rank and dropout where the
     "boft": ("BOFTConfig", "", "boft_dropout"),
     "fourierft": ("FourierFTConfig", "", ""),
     "ln-tuning": ("LNTuningConfig", "", ""),
+    "prompt-tuning": ("PromptTuningConfig", "", ""),
+    "p-tuning": ("PromptEncoderConfig", "", ""),
+    "trainable-tokens": ("TrainableTokensConfig", "", ""),
 }
 STEPS_OF_ADALORA = sum(STEPS)
 DROPPED = ("name", "model_type", "architectures", "torch_dtype", "dtype", "transformers_version")
@@ -154,7 +158,10 @@ def _adapted(plan: Plan, model: Any) -> Any:
         raise TraceError(f"adapter {given.kind}: {', '.join(METHODS)} can be traced so far")
     name, rank, dropout = METHODS[given.kind]
     targets = given.targets if given.targets is None or isinstance(given.targets, str) else list(given.targets)
-    known: dict[str, Any] = {"target_modules": targets, "modules_to_save": list(given.train_extra) or None}
+    known: dict[str, Any] = {}
+    if given.kind not in PROMPT_KINDS:
+        known = {"target_modules": targets}
+    known |= {"modules_to_save": list(given.train_extra)} if given.train_extra else {}
     known |= {rank: given.r} if rank and given.r else {}
     known |= {dropout: given.dropout} if dropout else {}
     known |= {"use_dora": True} if given.kind == "dora" else {}

@@ -1,0 +1,45 @@
+"""Adapters and quantised bases that cannot be estimated are refused by their key, with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.estimate import estimate
+from trainledger.base.problems import InputError
+
+PHI3 = {**LLAMA, "model_type": "phi3", "pad_token_id": 0}
+STACKED = {"target_parameters": ["experts"]}
+LORA = {"kind": "lora", "targets": "all-linear"}
+
+
+@pytest.mark.parametrize(
+    ("path", "reason", "sections"),
+    [
+        ("adapter.targets", "fits no module", {"adapter": {"kind": "lora", "targets": "q_proj"}}),
+        ("adapter.targets", "pattern", {"adapter": {"kind": "lora", "targets": "("}}),
+        ("adapter.targets", "default", {"adapter": {"kind": "lora"}, "model": PHI3}),
+        ("adapter.options.target_parameters", "experts", {"adapter": {**LORA, "options": STACKED}}),
+        ("adapter.kind", "dequantises", {"adapter": {**LORA, "kind": "dora"}, "quantization": {"kind": "nf4"}}),
+        ("quantization.kind", "dequantised", {"adapter": LORA, "quantization": {"kind": "mxfp4"}}),
+        ("quantization", "adapter", {"quantization": {"kind": "nf4"}}),
+        (
+            "stack.versions.peft",
+            "0.12.0",
+            {"adapter": {**LORA, "kind": "dora"}, "stack": {"versions": {"peft": "0.10.0", "torch": "2.4.1"}}},
+        ),
+        (
+            "adapter.options.boft_n_butterfly_factor",
+            "extension",
+            {"adapter": {**LORA, "kind": "boft", "options": {"boft_n_butterfly_factor": 2}}},
+        ),
+    ],
+)  # fmt: skip
+def test_refusals(path: str, reason: str, sections: dict[str, Any]) -> None:
+    model = sections.pop("model", LLAMA)
+    with pytest.raises(InputError) as caught:
+        estimate(plan_of(model, **sections))
+    (problem,) = [one for one in caught.value.problems if one.path == path]
+    assert reason in f"{problem.found} {problem.allowed}"
