@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from trainledger.allocator.conf import Conf, conf_of
 from trainledger.allocator.replay import smallest_capacity
 from trainledger.answer.bands import Band, Outside, Peak, peaks_of, scaled
 from trainledger.answer.check import check, check_model
-from trainledger.answer.notes import Notes, notes_of
+from trainledger.answer.notes import Notes, notes_of, states_note
 from trainledger.answer.replayed import Replayed, replayed
 from trainledger.answer.verdict import Verdict, judge
 from trainledger.base.units import format_size
@@ -88,8 +89,13 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
         verdict=_verdict(device, peaks[0], outside, (run, conf)),
         ranks=degrees(plan).world,
         global_batch=global_batch(plan),
-        notes=notes_of(plan, model, device),
+        notes=_notes(plan, model, device, states_note(plan, states_of(ledger)[Account.OPTIMIZER], peaks[0])),
     )
+
+
+def _notes(plan: Plan, model: Model, device: Device | None, more: Iterable[str]) -> Notes:
+    found = notes_of(plan, model, device)
+    return replace(found, warnings=(*found.warnings, *more))
 
 
 def device_of(plan: Plan) -> Device | None:

@@ -69,10 +69,14 @@ def _accelerated(plan: Plan) -> bool:
     return TRAINER_BATCH.package in plan.stack.versions
 
 
-def _schedule(plan: Plan, job: Job) -> Schedule:
+def waits(plan: Plan) -> bool:
+    """Whether gradients are reduced in a step's last micro-batch only: as said, or as accelerate does."""
     given = plan.parallel.options.get("no_sync")
-    last_only = _accelerated(plan) if given is None else bool(given)
-    return Schedule(job.run.accumulation, last_only, job.run.keeps_gradients)
+    return _accelerated(plan) if given is None else bool(given)
+
+
+def _schedule(plan: Plan, job: Job) -> Schedule:
+    return Schedule(job.run.accumulation, waits(plan), job.run.keeps_gradients)
 
 
 def _fsdp2(plan: Plan, job: Job) -> How:
