@@ -115,6 +115,11 @@ class Layout:
         return None
 
     @property
+    def reduces(self) -> bool:
+        """Whether gradients are whole only until they are reduced to this rank's part."""
+        return False
+
+    @property
     def equals(self) -> tuple[tuple[int, int], ...]:
         """Runs of ranks (first, last) that hold the same; empty where all do, or where it is not known."""
         return ()
@@ -202,6 +207,11 @@ class Sharded(Layout):
     def held(self, weight: Weight) -> Weight:
         """As many rows on every rank as on the fullest."""
         return replace(weight, dims=with_rows(weight.flat, rows_of(weight.flat[0].size, self.how.ranks)))
+
+    @property
+    def reduces(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def shards(self) -> int:
