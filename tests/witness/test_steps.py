@@ -103,7 +103,9 @@ def theirs(record: Record) -> dict[str, int]:
 @pytest.mark.parametrize(("name", "kind", "recompute", "accumulation"), CASES)
 def test_phases(name: str, kind: str, recompute: str, accumulation: int) -> None:
     mixed = {"weights": "fp32", "autocast": "bf16"} if kind == "mixed" else {}
-    case = Case(batch=2, sequence=64, recompute=recompute, accumulation=accumulation, optimizer="adamw", **mixed)
+    case = Case(
+        batch=2, sequence=64, recompute=recompute, accumulation=accumulation, steps=2, optimizer="adamw", **mixed
+    )
     mine = ours(case.plan(MODELS[name]))
     real = theirs(record_of(MODELS[name], case))
     short = SCALAR if accumulation > 1 else 0
