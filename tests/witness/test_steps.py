@@ -88,7 +88,8 @@ def ours(plan: Plan) -> dict[str, int]:
     book = Book()
     job = Job(book, model, run_of(plan, "sm80"), trained_of(plan, model))
     extras = extras_of(plan, "sm80")
-    segments = compose(job, layout_of(plan, job, extras.master), updates_of(plan), extras)
+    updates = updates_of(plan)
+    segments = compose(job, layout_of(plan, job, updates, extras.master, None), updates, extras)
     found: dict[str, int] = {}
     for moment in fold([_seen(line) for line in book.lines], segments):
         step, _, name = moment.name.partition(": ")
