@@ -12,7 +12,7 @@ from trainledger.facts.peft import scales_inside
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
-from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
+from trainledger.ledger.edges import POSITIONS, causal_mask, position_ids, rotary_tables
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
 from trainledger.ledger.regions import regions_of
@@ -81,7 +81,8 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     hidden = names["h"]
     _masks(frame, model, tape.dtype[hidden])
     rotary_tables(frame, model, tape.dtype[hidden])
-    shared = {name: value for name, value in names.items() if name not in (*IDS, "h") and value not in tape.leaves}
+    owned = {name: value for name, value in names.items() if name not in (*IDS, "h") and value not in tape.leaves}
+    shared = {name: value for name, value in owned.items() if tape.store[value] != EXTERNAL}
     lines = {name: job.line(Account.ACTIVATIONS, name, frame, value) for name, value in shared.items()}
     line = job.line(Account.ACTIVATIONS, "hidden states", frame, hidden)
     slope = job.line(Account.BACKWARD, "gradient of hidden states", frame, hidden)
@@ -121,6 +122,8 @@ class Kind:
 def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
     """The shared names that a layer is given: all but those of the embedding that none of its operations reads."""
     made = {out for op in model.prologue for out in op.outs} - {name for op in block.ops for name in op.ins}
+    if not model.handed.positions:
+        made.add(POSITIONS)
     return [name for name in opening.shared if name not in made]
 
 
@@ -231,6 +234,15 @@ def _held(closing: Closing) -> Walked:
     return replace(walked, backward=events, arrived=arrived, products=(ahead, product - (product > gone)))
 
 
+def _lasting(job: Job, opening: Opening, saved: frozenset[str]) -> tuple[int, ...]:
+    """Lines of what nodes of the graph hold as long as the caller names the loss: what reentrant checkpoints were given
+    by keyword. The Trainer lets go of the loss at once."""
+    if job.run.recompute != "reentrant" or job.run.trainer:
+        return ()
+    by_position = job.model.handed.by_position
+    return tuple(line for name, line in opening.shared.items() if name in saved and name not in by_position)
+
+
 def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     """The pieces of one micro-batch, and the lines of what the caller's names keep of it."""
     opening = _opening(job, leaves)
@@ -245,11 +257,10 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
             ending.append(opening.hidden)
     closing = _closing(job, opening, leaves, ending, (layers[-1].trains, dtype))
     kept = {name: line for name, line in opening.free.items() if name in saved}
-    named = closing.named
-    if job.run.recompute == "reentrant" and not job.run.trainer:
-        # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
-        kept, named = {}, (*named, *kept.values())
-    first = opening.walked
+    lasting = _lasting(job, opening, saved)
+    kept = {name: line for name, line in kept.items() if line not in lasting}
+    named, first = (*closing.named, *lasting), opening.walked
+    first = replace(first, backward=tuple(event for event in first.backward if -event - 1 not in lasting))
     stays = tuple(line for walked in (first, *layers, closing.walked) for line in walked.stays)
     if job.run.trainer:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in stays)))
