@@ -21,6 +21,7 @@ from trainledger.ledger.micro import Job
 from trainledger.ledger.rank import extras_of, payload, trained_of, updates_of
 from trainledger.ledger.run import run_of
 from trainledger.ledger.step import compose
+from trainledger.ledger.strategy import layout_of
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import fold
 from trainledger.model.build import build
@@ -84,7 +85,8 @@ def ours(config: dict[str, Any], precision: dict[str, Any], recompute: Any, accu
     model = build(plan.keys())
     book = Book()
     job = Job(book, model, run_of(plan, "sm80"), trained_of(plan, model))
-    segments = compose(job, updates_of(plan), extras_of(plan, "sm80"))
+    updates, extras = updates_of(plan), extras_of(plan, "sm80")
+    segments = compose(job, layout_of(plan, job, updates, extras.master, None), updates, extras)
     found: dict[str, int] = {}
     for moment in fold([_seen(line) for line in book.lines], segments):
         step, _, name = moment.name.partition(": ")

@@ -10,7 +10,7 @@ from trainledger.ledger.fsdp2 import How
 from trainledger.ledger.layout import Layout, Schedule, Sharded
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.micro import Job
-from trainledger.ledger.run import ZERO
+from trainledger.ledger.run import deepspeed_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.units import units_of
 from trainledger.ledger.wrapper import wrapper_of
@@ -33,12 +33,6 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     if deepspeed_of(plan):
         return wrapper_of(plan, job, updates, rank)
     return Layout(job, schedule, master)
-
-
-def deepspeed_of(plan: Plan) -> bool:
-    """Whether DeepSpeed runs the plan: its strategies, its framework, or its stage given as an option."""
-    given = plan.parallel
-    return given.strategy in ZERO or plan.stack.framework == "deepspeed" or "stage" in given.options
 
 
 def fsdp_of(plan: Plan) -> int:
