@@ -87,8 +87,7 @@ def ours(plan: Plan) -> dict[str, int]:
     model = build(plan.keys())
     book = Book()
     job = Job(book, model, run_of(plan, "sm80"), trained_of(plan, model))
-    extras = extras_of(plan, "sm80")
-    updates = updates_of(plan)
+    updates, extras = updates_of(plan), extras_of(plan, "sm80")
     segments = compose(job, layout_of(plan, job, updates, extras.master, None), updates, extras)
     found: dict[str, int] = {}
     for moment in fold([_seen(line) for line in book.lines], segments):

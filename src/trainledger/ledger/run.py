@@ -119,12 +119,18 @@ def _norms(plan: Plan, kept: DType) -> DType | None:
     return DTYPES[plan.precision.compute] if first else None
 
 
+def deepspeed_of(plan: Plan) -> bool:
+    """Whether DeepSpeed runs the plan: its strategies, its framework, or its stage given as an option."""
+    given = plan.parallel
+    return given.strategy in ZERO or plan.stack.framework == "deepspeed" or "stage" in given.options
+
+
 def _gradients(plan: Plan) -> DType:
     """The dtype in which autograd leaves gradients; DeepSpeed's own wider ones are its wrappers' business."""
-    precision, strategy = plan.precision, plan.parallel.strategy
-    if strategy in GATHERED:
+    precision = plan.precision
+    if plan.parallel.strategy in GATHERED:
         return DTYPES[precision.compute]
-    return DTYPES[precision.weights if strategy in ZERO else precision.gradients]
+    return DTYPES[precision.weights if deepspeed_of(plan) else precision.gradients]
 
 
 _EVERY = re.compile(r"every (\d{1,4})(?:st|nd|rd|th)? layers?")
