@@ -17,6 +17,7 @@ from trainledger.ledger.arrange import Micro
 from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.loading import made
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.micro import Job, micro
 from trainledger.ledger.run import Run
@@ -25,7 +26,7 @@ from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Events, Segment
 from trainledger.model.program import Model, Weight
 from trainledger.model.prompts import shared_weights, virtual_tokens
-from trainledger.model.quantised import sent_of, tensors_of
+from trainledger.model.quantised import sent_of
 
 STEPS = ("step 1", "step 2")
 INIT, CLIP, OPTIMIZER = "init", "clip", "optimizer"
@@ -131,11 +132,9 @@ class _Steps:
     def build(self) -> None:
         """Weights, buffers, master weights, buckets."""
         job, extras = self.job, self.extras
-        lines = [
-            (job.book.tensor(Account.WEIGHTS, prefix + one.name, *one[1:3], one.source or MODELS), count * one.copies)
-            for prefix, weight, count in weights_of(job.model)
-            for one in tensors_of(weight, dtype_of_weight(job.run, weight))
-        ]
+        weights = list(weights_of(job.model))
+        parameters = made(job.book, weights, {weight: dtype_of_weight(job.run, weight) for _, weight, _ in weights})
+        lines = [*parameters.lines]
         lines += [
             (job.book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers
         ]
@@ -155,7 +154,7 @@ class _Steps:
         if extras.scaler:
             scalar = (Axis(Dim.ELEMENTS, 1),)
             lines.append((job.book.tensor(Account.OPTIMIZER, SCALER.name, scalar, FP32, SCALER.source), SCALER.tensors))
-        self._add(INIT, births(lines))
+        self._add(INIT, [*parameters.before, *births(lines), *parameters.after])
         if extras.buckets:
             self._add(INIT, [(broadcast_events(job.book, self._sent()), 1)])
             sizes = [elements(one.weight.dims) for one in reversed(self.parameters) for _ in range(one.count)]
