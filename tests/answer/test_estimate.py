@@ -59,7 +59,7 @@ def test_equal_data_parallel_ranks() -> None:
 @pytest.mark.parametrize(
     ("path", "sections"),
     [
-        ("parallel.strategy", {"parallel": {"strategy": "fsdp2", "dp": 8}}),
+        ("parallel.strategy", {"parallel": {"strategy": "megatron-fsdp", "dp": 8}}),
         ("parallel.tp", {"parallel": {"strategy": "ddp", "tp": 2, "world": 2}}),
         ("adapter.kind", {"adapter": {"kind": "prefix-tuning"}}),
         ("quantization", {"quantization": {"kind": "nf4"}}),

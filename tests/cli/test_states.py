@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
 from trainledger.base.problems import InputError
+from trainledger.cli.main import main
 from trainledger.cli.states import states
 
 APP = typer.Typer()
@@ -66,4 +68,36 @@ def test_all_problems_at_once() -> None:
 
 
 def test_params_are_required() -> None:
-    assert _run().exit_code == 2
+    assert isinstance(_run().exception, InputError)
+    assert main(["states"]) == 2
+
+
+def test_another_tools_numbers_as_json() -> None:
+    result = _run(
+        "--params", "2851598336", "--largest", "32899072", "--ranks", "8", "--as", "deepspeed-zero3", "--json"
+    )
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["rows"][4] == {
+        "options": "offload_param=none, offload_optimizer=none, zero_init=1", "cpu": 1579155456, "gpu": 6547692544,
+    }  # fmt: skip
+    assert found["left_out"]
+
+
+def test_another_tools_numbers_beside_our_own(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "model: TinyLlama-1.1B\nprecision: {weights: bf16}\nbatch: {micro_batch: 1, sequence: 128}\n"
+        "parallel: {strategy: zero2, world: 8}\n"
+    )
+    result = _run(str(plan), "--as", "deepspeed-zero2")
+    assert result.exit_code == 0
+    assert "theirs, not this program's estimate" in result.stdout
+    assert "left out: activations" in result.stdout
+    assert "logits_and_loss" in result.stdout
+
+
+def test_an_unknown_tool_and_a_missing_count_are_named() -> None:
+    for arguments in (("--as", "accelerat", "--params", "7B"), ("--as", "deepspeed-zero3", "--params", "7B"), ()):
+        result = _run(*arguments)
+        assert isinstance(result.exception, InputError)

@@ -16,6 +16,7 @@ from trainledger.lines.kernel_work import (
     efficient_workspace,
     embedding_backward,
     norms,
+    whole_sum,
 )
 
 
@@ -70,6 +71,16 @@ def test_scratch_of_a_sum_over_rows() -> None:
     assert column_sum(2048, 8192, device) == (8192 * 27 * 128, 64)
     assert column_sum(132, 1024, device) == (0, 0)
     assert column_sum(2048, 1024, UNKNOWN_DEVICE) == (0, 0)
+
+
+def test_scratch_of_a_sum_of_everything() -> None:
+    """The sizes follow from Liger's divergence on an H100 PCIe, whose peaks hold them to the byte."""
+    device = MULTIPROCESSORS["h100-pcie"]
+    assert whole_sum(8192 * 8192, FP32, device) == 512
+    assert whole_sum(8192 * 65536, FP32, device) == 4096
+    assert whole_sum(8192 * 131072, FP32, device) == 4096  # summed half by half
+    assert whole_sum(16384, FP32, device) == 0
+    assert whole_sum(8192 * 8192, FP32, UNKNOWN_DEVICE) == 0
 
 
 def test_embedding_backward_sorts_many_ids() -> None:

@@ -124,7 +124,7 @@ def test_absurd_sizes_are_refused(value: object) -> None:
         ({"stack": {"recompute": {"kind": "none", "reentrant": True}}}, "stack.recompute.reentrant"),
         ({"adapter": {"kind": "lora"}, "trainable": "all"}, "trainable"),
         ({"optimizer": {"name": "sgd", "states": {"second": "bf16"}}}, "optimizer.states.second"),
-        ({"parallel": {"options": {"reduce_bucket_size": "auto"}}}, "parallel.options.reduce_bucket_size"),
+        ({"parallel": {"options": {"sub_group_size": "auto"}}}, "parallel.options.sub_group_size"),
         (
             {"parallel": {"options": {"offload_optimizer": {"devise": "cpu"}}}},
             "parallel.options.offload_optimizer.devise",

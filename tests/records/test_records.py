@@ -10,13 +10,21 @@ import pytest
 
 from trainledger.cli.main import main
 
-DATA = Path(__file__).parent.parent / "data" / "records_full.jsonl"
+FOLDER = Path(__file__).parent.parent / "data"
+DATA = tuple(str(FOLDER / name) for name in ("records_full.jsonl", "records_sharded.jsonl"))
 # group: median and 95th percentile of |error| of the allocated peak that may not be exceeded
-LIMITS = {"emulated-single": (0.003, 0.015), "emulated-ddp": (0.003, 0.015), "hf-full": (0.01, 0.03)}
+LIMITS = {
+    "emulated-single": (0.003, 0.015),
+    "emulated-ddp": (0.003, 0.015),
+    "hf-full": (0.01, 0.03),
+    "emulated-fsdp": (0.0005, 0.002),
+    "emulated-fsdp-nd": (0.003, 0.005),
+    "emulated-peft": (0.001, 0.005),
+}
 
 
 def compared(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
-    assert main(["accuracy", str(DATA), "--json", *options]) == 0
+    assert main(["accuracy", *DATA, "--json", *options]) == 0
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     return answer
 

@@ -6,28 +6,21 @@ of everything born and not dead since the layer's first birth: a death at the wr
 
 from __future__ import annotations
 
-from ast import literal_eval
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from tests.witness.tracer import Trace, rounded, trace
+from tests.witness.runs import INSIDE, Case, record_of, seen
 from trainledger.base.dims import Axis, Dim
+from trainledger.evidence.trace.record import Record
 from trainledger.facts.dtypes import BOOL, DTYPES, FP32
 from trainledger.ledger.engine import Backward
-from trainledger.ledger.rules import Frame, Setting, lower
+from trainledger.ledger.rules import Frame, lower
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import run_forward
 from trainledger.model.build import build
 from trainledger.model.program import Attention, Model, Op
-
-# Alive only inside a kernel: an allocator on a device sees them, a trace of the calls does not.
-INSIDE_KERNELS = ("kernel: ",)
-# What makes the ledger run the kernel that the tracer prefers: the plan's word for attention, and an architecture.
-PREFERS = {"flash": ("sdpa", ""), "cudnn": ("sdpa", "sm90"), "efficient": ("mem-efficient", ""), "math": ("math", "")}
-TORCH = "2.13"  # whose kernels the tracer emulates
 
 
 @dataclass(frozen=True)
@@ -39,38 +32,10 @@ class Event:
     label: str
 
 
-@dataclass(frozen=True)
-class Case:
-    """One run: what is traced, and which layer of it is compared. `prefix` is the layers' path with its last dot.
-
-    `head`, `kernel` and `sees` (the batch's tensors) are as in the tracer.
-    """
-
-    prefix: str = "model.layers."
-    layer: int = 1
-    batch: int = 1
-    sequence: int = 32
-    weights: str = "bf16"
-    autocast: str | None = None
-    attention: str = "sdpa"
-    kernel: str = "flash"
-    head: str = "CausalLM"
-    sees: tuple[str, ...] = ("input_ids", "labels")
-
-    @property
-    def setting(self) -> Setting:
-        """The same run in the ledger's terms."""
-        dtype = DTYPES[self.weights]
-        low = DTYPES[self.autocast] if self.autocast else None
-        word, architecture = PREFERS[self.kernel] if self.attention == "sdpa" else (self.attention, "")
-        run = Setting(self.batch, self.sequence, word, dtype, dtype, low)
-        return replace(run, torch=TORCH, architecture=architecture)
-
-
 def mismatches(config: dict[str, Any], **case: Any) -> list[str]:
     """What differs in the forward and backward of one layer; empty when every storage agrees.
 
-    `case` holds the fields of Case: prefix, layer, batch, sequence, weights, autocast, attention, kernel, head.
+    `case` holds the fields of Case.
     """
     return [
         f"{phase} {at}: {ours} | {theirs}"
@@ -86,9 +51,9 @@ Row = tuple[bool, Event | None, Event | None]
 def side_by_side(config: dict[str, Any], **options: Any) -> dict[str, list[Row]]:
     """By phase, every birth on both sides with whether they agree, and last the total at the layer's end."""
     case = Case(**options)
-    ours = walked(build(config), case)
-    real = traced(config, case)
-    return {phase: matched(ours[phase], real[phase]) for phase in ours}
+    ours = walked(build(case.plan(config).keys()), config, case)
+    record = record_of(config, case)
+    return {phase: matched(mine, section(record, phase, case)) for phase, mine in ours.items()}
 
 
 def matched(ours: Sequence[Event], theirs: Sequence[Event]) -> list[Row]:
@@ -111,10 +76,10 @@ def summed(pairs: Sequence[tuple[int, str]]) -> list[Event]:
 # ---- the ledger's side
 
 
-def walked(model: Model, case: Case) -> dict[str, list[Event]]:
+def walked(model: Model, config: dict[str, Any], case: Case) -> dict[str, list[Event]]:
     """The layer's events, forward and backward, as the ledger walks them."""
     block = next(block for block in model.blocks if case.layer in block.layers)
-    tape, target = written(model, block.ops, case)
+    tape, target = written(model, block.ops, config, case)
     forward = run_forward(tape, frozenset({target, *tape.cached.values()}), True)
     backward = Backward(tape, dict(forward.held), frozenset())
     backward.seed(target, "gradient of h")
@@ -122,58 +87,57 @@ def walked(model: Model, case: Case) -> dict[str, list[Event]]:
     return {"forward": labelled(tape, forward.events), "backward": labelled(tape, backward.events)}
 
 
-def written(model: Model, ops: tuple[Op, ...], case: Case) -> tuple[Tape, int]:
-    """The layer on a tape, and the value of the hidden state that leaves it."""
-    tape = Tape(case.setting.autocast)
+def opened(model: Model, ops: tuple[Op, ...], config: dict[str, Any], case: Case) -> Frame:
+    """A frame with what a layer is given: its input `h`, rotary tables, and the masks that its model makes."""
+    setting = case.setting(config)
+    tape = Tape(setting.autocast)
     sequence, one = Axis(Dim.SEQUENCE, case.sequence), Axis(Dim.ONE, 1)
     dtype = DTYPES[case.weights]
-    hidden = tape.inherit((Axis(Dim.BATCH, case.batch), sequence, model.hidden), dtype, True, "h")
-    names: dict[str, int] = {}
+    names = {"h": tape.inherit((Axis(Dim.BATCH, case.batch), sequence, model.hidden), dtype, True, "h")}
     if model.rotary:
         table = (one, sequence, one, Axis(Dim.ROPE_DIM, model.rotary.dim))
         kept = FP32 if model.rotary.high else dtype
         for kind in model.rotary.sets:
             names[f"cos{kind}"] = tape.outside(table, kept, False)
             names[f"sin{kind}"] = tape.outside(table, kept, False)
-    if case.attention == "eager" and model.causal:
+    if case.kernel == "eager" and model.causal:
         scores = (one, one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence))
         names["mask"] = tape.outside(scores, dtype, False)
         names["mask_sliding"] = tape.outside(scores, dtype, False)
     elif any(isinstance(op.spec, Attention) and 0 < op.spec.window <= case.sequence for op in ops):
         scores = (Axis(Dim.BATCH, case.batch), one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence))
         names["mask_sliding"] = tape.outside(scores, BOOL, False)
-    bound = {"h": hidden, **names}
-    lower(Frame(tape, case.setting, bound, lambda weight: True, {}), ops)
-    tape.end([hidden, *(value for name, value in bound.items() if name != "h")])
-    return tape, bound["h"]
+    return Frame(tape, setting, names, lambda weight: True, {})
+
+
+def written(model: Model, ops: tuple[Op, ...], config: dict[str, Any], case: Case) -> tuple[Tape, int]:
+    """The layer on a tape, and the value of the hidden state that leaves it."""
+    frame = opened(model, ops, config, case)
+    lower_layer(frame, ops)
+    return frame.tape, frame.names["h"]
+
+
+def lower_layer(frame: Frame, ops: tuple[Op, ...]) -> None:
+    """Write a layer; its input and what its code names live at least as long."""
+    hidden = frame.names["h"]
+    lower(frame, ops)
+    frame.tape.end([hidden, *(value for name, value in frame.names.items() if name != "h")])
 
 
 def labelled(tape: Tape, events: list[int]) -> list[Event]:
     """Events of storages by name, without what lives only inside a kernel."""
     stored = [(1 if event > 0 else -1, tape.storages[abs(event) - 1]) for event in events]
-    return summed([(sign * s.size, s.name) for sign, s in stored if not any(k in s.name for k in INSIDE_KERNELS)])
+    return summed([(sign * s.size, s.name) for sign, s in stored if INSIDE not in s.name])
 
 
 # ---- the real code's side
 
 
-def traced(config: dict[str, Any], case: Case) -> dict[str, list[Event]]:
-    """The same layer's events in the second step of a traced run."""
-    found = run(repr(sorted(config.items())), case)
-    return {name: section(found, name, f"{case.prefix}{case.layer}") for name in ("forward", "backward")}
-
-
-@lru_cache(maxsize=4)
-def run(config: str, case: Case) -> Trace:
-    """One traced run; kept for the comparison of another of its layers."""
-    same = ("batch", "sequence", "weights", "autocast", "attention", "kernel", "head")
-    options = {name: getattr(case, name) for name in same}
-    return trace(dict(literal_eval(config)), batch_tensors=case.sees, **options)
-
-
-def section(found: Trace, phase: str, layer: str) -> list[Event]:
-    """From the layer's first birth to the next birth elsewhere."""
-    events = found.phase(phase, step=1).events
-    mine = [at for at, e in enumerate(events) if e.size > 0 and (e.module == layer or e.module.startswith(layer + "."))]
-    last = next((at for at, e in enumerate(events) if e.size > 0 and at > mine[-1]), len(events))
-    return summed([(rounded(e.size), f"{e.module.removeprefix(layer)} {e.op}") for e in events[mine[0] : last]])
+def section(record: Record, phase: str, case: Case) -> list[Event]:
+    """The layer's events in a phase of the traced run's second step: from its first birth to the next elsewhere."""
+    layer = f"{case.prefix}{case.layer}"
+    events = [one for one in seen(record, phase) if not one.inside]
+    mine = [at for at, one in enumerate(events) if one.size > 0 and f"{one.birth.module}.".startswith(layer + ".")]
+    last = next((at for at, one in enumerate(events) if one.size > 0 and at > mine[-1]), len(events))
+    rows = [(one.size, f"{one.birth.module.removeprefix(layer)} {one.birth.op}") for one in events[mine[0] : last]]
+    return summed(rows)

@@ -15,6 +15,7 @@ GPT: dict[str, Any] = {"vocab_size": 512, "n_positions": 64, "n_embd": 64, "n_la
 BASE: dict[str, Any] = {"vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}
 WIDE = {**BASE, "intermediate_size": 160}
 OPT = {**BASE, "model_type": "opt", "ffn_dim": 160, "max_position_embeddings": 64}
+BERT = {**WIDE, "max_position_embeddings": 64}
 DROPPED = {"attention_dropout": 0.1, "residual_dropout": 0.1, "embedding_dropout": 0.1}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("transformer.h.", {"model_type": "gpt2", **GPT}),
@@ -37,22 +38,25 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "starcoder2": ("model.layers.", {"model_type": "starcoder2", **WIDE, "num_key_value_heads": 2, **DROPPED}),
     "starcoder2 without biases": ("model.layers.", {"model_type": "starcoder2", **WIDE, "use_bias": False}),
-    "bert": ("bert.encoder.layer.", {"model_type": "bert", **WIDE, "max_position_embeddings": 64}),
+    "bert": ("bert.encoder.layer.", {**BERT, "model_type": "bert", "architectures": ["BertForMaskedLM"]}),
     "distilbert": (
         "distilbert.transformer.layer.",
-        {"model_type": "distilbert", "vocab_size": 512, "dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 160},
+        {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "vocab_size": 512, "dim": 64,
+         "n_layers": 3, "n_heads": 4, "hidden_dim": 160},
     ),
-    "roberta": ("roberta.encoder.layer.", {"model_type": "roberta", **WIDE, "max_position_embeddings": 64}),
+    "roberta": (
+        "roberta.encoder.layer.", {**BERT, "model_type": "roberta", "architectures": ["RobertaForMaskedLM"]},
+    ),
 }  # fmt: skip
 MIXED = {"weights": "fp32", "autocast": "bf16"}
 SETTINGS: dict[str, dict[str, Any]] = {
     "fused": {"batch": 1},
     "fused, batch": {"batch": 2},
-    "eager": {"attention": "eager"},
-    "eager, batch": {"attention": "eager", "batch": 2},
+    "eager": {"kernel": "eager"},
+    "eager, batch": {"kernel": "eager", "batch": 2},
     "autocast": MIXED,
-    "autocast, eager, batch": {**MIXED, "attention": "eager", "batch": 2},
-    "fp32, eager, batch": {"weights": "fp32", "attention": "eager", "batch": 2},
+    "autocast, eager, batch": {**MIXED, "kernel": "eager", "batch": 2},
+    "fp32, eager, batch": {"weights": "fp32", "kernel": "eager", "batch": 2},
 }
 
 
@@ -68,5 +72,4 @@ CASES = [
 @pytest.mark.parametrize(("family", "setting"), CASES)
 def test_layer(family: str, setting: str) -> None:
     prefix, config = FAMILIES[family]
-    head = "MaskedLM" if "bert" in prefix else "CausalLM"
-    assert mismatches(config, prefix=prefix, head=head, **SETTINGS[setting]) == []
+    assert mismatches(config, prefix=prefix, **SETTINGS[setting]) == []

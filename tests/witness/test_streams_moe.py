@@ -28,11 +28,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bf16": {},
     "bf16, two": {"batch": 2},
     "fp16": {"weights": "fp16"},
-    "eager, two": {"attention": "eager", "batch": 2},
-    "fp32": {"weights": "fp32", "attention": "eager"},
+    "eager, two": {"kernel": "eager", "batch": 2},
+    "fp32": {"weights": "fp32", "kernel": "eager"},
     "autocast": {"weights": "fp32", "autocast": "bf16"},
     "autocast of bf16": {"autocast": "bf16"},
-    "autocast, eager, two": {"weights": "fp32", "autocast": "bf16", "attention": "eager", "batch": 2},
+    "autocast, eager, two": {"weights": "fp32", "autocast": "bf16", "kernel": "eager", "batch": 2},
 }
 
 

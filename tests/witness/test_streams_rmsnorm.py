@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.witness.compare import Case, labelled, matched, mismatches, section, written
-from tests.witness.tracer import trace
+from tests.witness.compare import labelled, matched, mismatches, section, written
+from tests.witness.runs import Case, record_of
 from trainledger.ledger.walk import run_forward
 from trainledger.model.build import build
 
@@ -55,11 +55,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "bf16": {},
     "bf16-batch": {"batch": 2},
-    "eager": {"attention": "eager"},
-    "eager-batch": {"attention": "eager", "batch": 2},
+    "eager": {"kernel": "eager"},
+    "eager-batch": {"kernel": "eager", "batch": 2},
     "autocast": {"weights": "fp32", "autocast": "bf16"},
-    "autocast-eager-batch": {"weights": "fp32", "autocast": "bf16", "attention": "eager", "batch": 2},
-    "fp32-eager-batch": {"weights": "fp32", "attention": "eager", "batch": 2},
+    "autocast-eager-batch": {"weights": "fp32", "autocast": "bf16", "kernel": "eager", "batch": 2},
+    "fp32-eager-batch": {"weights": "fp32", "kernel": "eager", "batch": 2},
 }
 EAGER_ONLY = ("gemma2", "gemma2-sliding")  # the class refuses scaled_dot_product_attention
 ONCE = (
@@ -82,7 +82,7 @@ CASES = [(family, setting) for family in FAMILIES if family not in ONCE for sett
 
 
 def applies(family: str, setting: str) -> bool:
-    return family not in EAGER_ONLY or SETTINGS[setting].get("attention") == "eager"
+    return family not in EAGER_ONLY or SETTINGS[setting].get("kernel") == "eager"
 
 
 @pytest.mark.parametrize(("family", "setting"), [case for case in CASES if applies(*case)])
@@ -100,13 +100,11 @@ NAMES = [
 @pytest.mark.parametrize(("family", "setting"), NAMES)
 def test_names_of_the_code_end_where_they_do(family: str, setting: str) -> None:
     """A checkpointed layer's first forward: autograd holds nothing, so every death is a name's."""
-    config, case = FAMILIES[family], Case(**SETTINGS[setting])
-    model = build(config)
+    config, case = FAMILIES[family], Case(**SETTINGS[setting], recompute="full")
+    model = build(case.plan(config).keys())
     block = next(block for block in model.blocks if case.layer in block.layers)
-    tape, target = written(model, block.ops, case)
+    tape, target = written(model, block.ops, config, case)
     walked = run_forward(tape, frozenset({target, *tape.cached.values()}), saving=False)
-    chosen = {"batch": case.batch, "sequence": case.sequence, **SETTINGS[setting]}
-    real = section(trace(config, **chosen, recompute="full"), "forward", f"{case.prefix}{case.layer}")
     # the last row, the layer's end, differs by its input, which the checkpoint keeps
-    rows = matched(labelled(tape, walked.events), real)[:-1]
+    rows = matched(labelled(tape, walked.events), section(record_of(config, case), "forward", case))[:-1]
     assert [(ours, theirs) for ok, ours, theirs in rows if not ok] == []

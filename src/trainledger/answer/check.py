@@ -8,6 +8,7 @@ from trainledger.answer.check_adapter import adapter_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.scope import SCOPE
+from trainledger.facts.sharding import VERSIONS, WORDS
 from trainledger.ledger.run import every_of
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model
@@ -17,7 +18,7 @@ from trainledger.plan.schema import Plan
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
-    raise_if([*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan)])
+    raise_if([*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan)])
 
 
 def check_model(plan: Plan, model: Model) -> None:
@@ -86,6 +87,21 @@ def _values(plan: Plan) -> Iterator[Problem]:
             yield Problem("stack.kernels", f"found {kernel!r}", f"{known} can be estimated so far")
 
 
+def _sharding(plan: Plan) -> Iterator[Problem]:
+    """Values of FSDP's settings that have no rule."""
+    for name, allowed in WORDS.items():
+        value = plan.parallel.options.get(name)
+        if value is not None and str(value).upper() not in allowed:
+            near = nearest(str(value).upper(), allowed)
+            yield Problem(
+                f"parallel.options.{name}", f"found {value!r}", f"{_listed(allowed)} can be estimated so far",
+                f"Did you mean {near}?" if near else "",
+            )  # fmt: skip
+    version = plan.parallel.options.get("fsdp_version")
+    if version is not None and version not in VERSIONS:
+        yield Problem("parallel.options.fsdp_version", f"found {version!r}", "1 or 2 is needed")
+
+
 def _listed(values: tuple[str | None, ...]) -> str:
     return ", ".join(value for value in values if value is not None)
 
@@ -102,5 +118,7 @@ def _parts(plan: Plan) -> Iterator[Problem]:
     yield from adapter_problems(plan)
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
-        if place is not None:
-            yield Problem(f"offload.{name}", f"found {place!r}", "only device memory can be estimated so far")
+        if place is not None and plan.parallel.strategy not in SCOPE[f"offload.{name}"]:
+            yield Problem(
+                f"offload.{name}", f"found {place!r}", "only what DeepSpeed's ZeRO offloads can be estimated so far"
+            )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from trainledger.allocator.conf import Conf, conf_of
 from trainledger.allocator.replay import smallest_capacity
 from trainledger.answer.bands import Band, Outside, Peak, peaks_of, scaled
 from trainledger.answer.check import check, check_model
-from trainledger.answer.notes import Notes, notes_of
+from trainledger.answer.notes import Notes, notes_of, states_note
 from trainledger.answer.replayed import Replayed, replayed
 from trainledger.answer.verdict import Verdict, judge
 from trainledger.base.units import format_size
@@ -17,6 +18,7 @@ from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
 from trainledger.facts.overheads import REPLAYED_RESERVED
 from trainledger.ledger.rank import Ledger, rank_ledger
+from trainledger.ledger.step import INIT
 from trainledger.lines.line import Account
 from trainledger.model.build import model_of
 from trainledger.model.counts import active, total, trainable, tuned
@@ -59,8 +61,8 @@ class Estimate:
         return architecture_of(device_of(self.plan))
 
 
-def estimate(plan: Plan) -> Estimate:
-    """The estimate of a resolved plan.
+def estimate(plan: Plan, rank: int | None = None) -> Estimate:
+    """The estimate of a resolved plan: of the fullest rank, or of the one asked for where ranks differ.
 
     Raises InputError naming every key that this version cannot estimate, or that the model cannot have.
     """
@@ -70,7 +72,7 @@ def estimate(plan: Plan) -> Estimate:
     device = device_of(plan)
     architecture = architecture_of(device)
     conf = conf_of(plan.stack.allocator, {name: str(value) for name, value in plan.stack.env.items()})
-    ledger = rank_ledger(plan, model, architecture)
+    ledger = rank_ledger(plan, model, architecture, rank)
     run = replayed(ledger, conf)
     outside = Outside.of(architecture, degrees(plan).world)
     peaks = peaks_of(plan, run.ledger if run else ledger, run)
@@ -87,8 +89,13 @@ def estimate(plan: Plan) -> Estimate:
         verdict=_verdict(device, peaks[0], outside, (run, conf)),
         ranks=degrees(plan).world,
         global_batch=global_batch(plan),
-        notes=notes_of(plan, model, device),
+        notes=_notes(plan, model, device, states_note(plan, states_of(ledger)[Account.OPTIMIZER], peaks[0])),
     )
+
+
+def _notes(plan: Plan, model: Model, device: Device | None, more: Iterable[str]) -> Notes:
+    found = notes_of(plan, model, device)
+    return replace(found, warnings=(*found.warnings, *more))
 
 
 def device_of(plan: Plan) -> Device | None:
@@ -125,10 +132,11 @@ def _verdict(device: Device | None, peak: Peak, outside: Outside, replay: tuple[
 
 
 def states_of(ledger: Ledger) -> dict[str, int]:
-    """Resident bytes of weights, gradients, master weights and optimizer states: each at its fullest moment."""
+    """Resident bytes of weights, gradients, master weights and optimizer states: each at its fullest moment of the
+    steps. While a model is built, weights may lie there twice."""
     kinds = (Account.WEIGHTS, Account.GRADIENTS, Account.MASTER, Account.OPTIMIZER)
     found = dict.fromkeys((kind.value for kind in kinds), 0)
-    for moment in ledger.moments:
+    for moment in [one for one in ledger.moments if one.name != INIT] or ledger.moments:
         here = dict.fromkeys(found, 0)
         for number, copies in moment.live:
             line = ledger.lines[number]

@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trainledger.answer.bands import Peak
 from trainledger.answer.precision import warnings
+from trainledger.base.units import format_size
+from trainledger.facts.deepspeed import ANY_LINEAR, DEEPSPEED
 from trainledger.facts.device_rows import Device
-from trainledger.facts.dtypes import DTYPES
+from trainledger.facts.dtypes import DTYPES, FP32, INT8
+from trainledger.facts.limits import SMALL
+from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
 from trainledger.facts.peft import INPUT_GRADIENTS
 from trainledger.facts.quantization import BNB_INT8
+from trainledger.facts.sharding import FSDP2
 from trainledger.ledger.rank import EAGER, runs_eager, trained_of
-from trainledger.ledger.run import run_of
+from trainledger.ledger.run import GATHERED, ZERO, run_of
+from trainledger.ledger.strategy import NO_WRAP, waits
 from trainledger.model.counts import storages
 from trainledger.model.program import Model
+from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 REFERENCE = "sm80"  # of the run's keys none that is asked for here depends on the architecture
+BNB_ROWS_BY_NAME = frozenset(row.name for row in BNB_ROWS)
 WHOLE = ".modules_to_save.default.weight"
 
 
@@ -33,8 +42,16 @@ class Notes:
 def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
     """Every note on a plan."""
     return Notes(
-        (*_precision(plan), *_attention(plan, model), *_frozen(plan, model), *_copies(model), *_device(device)),
-        (*_compile(plan), *_options(plan), *_further(model)),
+        (
+            *_precision(plan),
+            *_attention(plan, model),
+            *_zero(plan),
+            *_fsdp(plan),
+            *_frozen(plan, model),
+            *_copies(model),
+            *_device(device),
+        ),
+        (*_compile(plan), *_options(plan), *_further(model), *_whole(plan)),
     )
 
 
@@ -48,6 +65,66 @@ def _precision(plan: Plan) -> Iterator[str]:
 def _attention(plan: Plan, model: Model) -> Iterator[str]:
     if plan.stack.attention != EAGER and runs_eager(plan, model):
         yield f"stack.attention: {plan.stack.attention} has no cap on scores, so {model.family} runs eager attention"
+
+
+def _zero(plan: Plan) -> Iterator[str]:
+    strategy, ranks = plan.parallel.strategy, degrees(plan).shard
+    if strategy not in ZERO:
+        return
+    what = {"zero1": "master weights and optimizer states", "zero2": "those and reduced gradients"}
+    divided = what.get(strategy, "all model states")
+    yield (
+        f"parallel.strategy: {strategy} divides {divided} by {ranks:,}; activations, logits and what the loss makes of "
+        "them are whole on every rank"
+    )
+    if strategy != "zero3":
+        yield f"parallel.strategy: under {strategy} ranks differ by where their part begins and ends; one is shown"
+    if plan.stack.framework == "transformers":
+        yield (
+            "optimizer: one group of parameters, as where DeepSpeed's configuration names the optimizer; the Trainer's "
+            f"own has two, which keeps gradients a little longer ({DEEPSPEED.source})"
+        )
+
+
+def _fsdp(plan: Plan) -> Iterator[str]:
+    given, options = plan.parallel, plan.parallel.options
+    if given.strategy not in GATHERED:
+        return
+    if str(options.get("auto_wrap_policy", "")).upper() == NO_WRAP:
+        yield (
+            "parallel.options.auto_wrap_policy: NO_WRAP makes the model one unit: all of it is gathered for a whole "
+            "step, and its gradients are whole before they are reduced; wrap its layers to gather one at a time "
+            f"({FSDP2.source})"
+        )
+    if plan.batch.accumulation > 1 and waits(plan):
+        yield (
+            "batch.accumulation: gradients are reduced in the last micro-batch only, so that until then every rank "
+            "holds them whole; parallel.options: {no_sync: false} reduces each micro-batch's"
+        )
+
+
+def states_note(plan: Plan, states: int, peak: Peak) -> Iterator[str]:
+    """Where states in 8 bits (`states` bytes) save little of the peak, though that is what they are chosen for."""
+    codes, full = INT8.bytes_of(1), FP32.bytes_of(1)
+    if plan.optimizer.name not in BNB_ROWS_BY_NAME or not states:
+        return
+    saved = states * (full - codes) // codes
+    if saved < SMALL.share * peak.allocated.expected:
+        yield (
+            f"optimizer.name: 8-bit states save about {format_size(saved)} here; the peak, "
+            f"{format_size(peak.allocated.expected)} at {peak.moment}, is made of other things"
+        )
+
+
+def _whole(plan: Plan) -> Iterator[str]:
+    """Models built outside zero.Init: which ones are, a plan does not say."""
+    version = plan.stack.versions.get("deepspeed", "")
+    given = plan.stack
+    if plan.parallel.strategy == "zero3" and not ANY_LINEAR.holds(version) and given.recompute.kind == "none":
+        yield (
+            f"stack.versions.deepspeed: before {ANY_LINEAR.release} a model that was built whole keeps every gathered "
+            f"weight from forward to backward: the ledger may be too low ({ANY_LINEAR.source})"
+        )
 
 
 def _frozen(plan: Plan, model: Model) -> Iterator[str]:

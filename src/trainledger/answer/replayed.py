@@ -42,14 +42,14 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
         return None
     sizes = [payload(line) for line in ledger.lines]
     segments = _sized(ledger.segments, sizes)
-    stream = stream_of(segments, sizes)
+    stream = stream_of(segments, sizes, [line.stream for line in ledger.lines])
     simulator = Simulator(conf)
     spots, built = _run(simulator, stream, segments)
     moments = lives(segments, spots)
     ends = len(ledger.lines)
     lines = (*ledger.lines, _ends_line())
     made = tuple(_with_ends(moment, lines, ends) for moment in moments)
-    return Replayed(Ledger(lines, made, segments), built, simulator.peak_reserved, stream)
+    return Replayed(Ledger(lines, made, segments, ledger.host, ledger.rank), built, simulator.peak_reserved, stream)
 
 
 def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, ...]:

@@ -12,8 +12,10 @@ from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.overheads import REPLAYED_RESERVED, Interval, communicators, context
 from trainledger.ledger.rank import Ledger
-from trainledger.lines.line import Account, Line, Place
+from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Moment
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class Role:
 def entries(ledger: Ledger, moment: Moment, every: bool = False) -> tuple[Entry, ...]:
     """The lines live at a moment, in the ledger's order; their bytes add up to its bytes, exactly.
 
-    `every`: lines that are live at other moments only stand there too, with no copies and no bytes.
+    `every`: lines that are live at other moments only stand there too, with no copies and no bytes; and those of the
+    host, which are no part of the device's sum.
     """
     first: dict[tuple[object, ...], int] = {}
     copies: dict[int, int] = {}
@@ -85,11 +88,17 @@ def entries(ledger: Ledger, moment: Moment, every: bool = False) -> tuple[Entry,
                 live.setdefault(number, {})[one.name] = None
         if one is moment:
             copies = here
-    return tuple(
+    found = tuple(
         Entry(ledger.lines[number], count, ledger.lines[number].unit * count, tuple(names))
         for number, names in sorted(live.items())
         if (count := copies.get(number, 0)) or every
     )
+    return (*found, *_hosted(ledger)) if every else found
+
+
+def _hosted(ledger: Ledger) -> tuple[Entry, ...]:
+    names = tuple(one.name for one in ledger.moments)
+    return tuple(Entry(line, copies, line.unit * copies, names) for line, copies in ledger.host)
 
 
 def by_account(found: Sequence[Entry]) -> tuple[AccountRow, ...]:
@@ -168,8 +177,10 @@ def _reserved(peak: Peak, ratio: Interval) -> tuple[str, str, str]:
 
 
 def roles(answer: Estimate) -> tuple[Role, ...]:
-    """Classes of ranks that hold the same. Without sharding or a pipeline every rank does."""
-    peak = answer.peak
+    """Classes of ranks that hold the same; where ranks differ, the one that the ledger is of."""
+    peak, own = answer.peak, answer.ledger.rank
+    if own is not None:
+        return (Role(own, own, peak.allocated.expected, peak.moment),)
     return (Role(0, answer.ranks - 1, peak.allocated.expected, peak.moment),)
 
 
@@ -192,6 +203,11 @@ def rank_of(answer: Estimate, rank: str = "") -> int:
     return max(roles(answer), key=lambda role: role.allocated).first if number is None else number
 
 
+def rank_number(plan: Plan, text: str) -> int | None:
+    """The rank of a plan that a text names; None where it names none."""
+    return _number(text, degrees(plan).world - 1)
+
+
 def _number(text: str, last: int) -> int | None:
     digits = text.strip()
     if not (digits.isascii() and digits.isdecimal()) or len(digits.lstrip("0")) > len(str(last)):
@@ -200,18 +216,8 @@ def _number(text: str, last: int) -> int | None:
 
 
 def host_lines(ledger: Ledger) -> int:
-    """Bytes of the lines that lie in the host's memory, at their largest moment."""
-    return max(
-        (
-            sum(ledger.lines[number].unit * copies for number, copies in moment.live if _hosted(ledger.lines[number]))
-            for moment in ledger.moments
-        ),
-        default=0,
-    )
-
-
-def _hosted(line: Line) -> bool:
-    return line.place is Place.HOST
+    """Bytes of the lines that lie in the host's memory."""
+    return sum(line.unit * copies for line, copies in ledger.host)
 
 
 def _identity(line: Line) -> tuple[object, ...]:

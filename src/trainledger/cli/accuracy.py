@@ -165,7 +165,8 @@ def _maker(record: Record, engine: str) -> Callable[[], Estimate]:
     def make() -> Estimate:
         from trainledger.answer.estimate import estimate
 
-        return estimate(record.draft().plan)
+        rank = record.measured.rank
+        return estimate(record.draft().plan, rank if isinstance(rank, int) else None)
 
     return trace if engine == "trace" else make
 

@@ -45,9 +45,10 @@ def estimate(
         _refuse_with_quick({"--lines": lines, "--moment": moment, "--rank": rank})
         raise typer.Exit(_quick(read_draft(plan, sets or ()), units, gate, as_json))
     from trainledger.answer.estimate import estimate as estimate_of
+    from trainledger.answer.tables import rank_number
 
     draft = read_draft(plan, sets or ())
-    answer = estimate_of(draft.plan)
+    answer = estimate_of(draft.plan, rank_number(draft.plan, rank))
     code = exit_code(gate, answer.verdict.outcome)
     if as_json:
         from trainledger.show.document import document

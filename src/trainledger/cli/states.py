@@ -1,4 +1,4 @@
-"""`trainledger states`: model states by recipe, without a model program."""
+"""`trainledger states`: model states by recipe, without a model program; or as other tools' estimators count them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ import typer
 
 if TYPE_CHECKING:
     from trainledger.base.problems import Problem
+    from trainledger.plan.schema import Plan
 
 RECIPE_HELP = "A recipe by name; may be given several times. All recipes where left out."
 UNITS_HELP = "Unit of sizes on a rank and on disk: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB."
 
 
+AS_HELP = "What another tool prints: deepspeed-zero2, deepspeed-zero3, accelerate (a plan is needed)."
+LARGEST_HELP = "Parameters of the largest module, where no plan says so (deepspeed-zero3)."
+
+
 def states(
-    params: Annotated[str, typer.Option("--params", help="Unique parameters: 7B, 5e12, 8030261248.")],
+    plan: Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan, for --as.")] = "",
+    params: Annotated[str, typer.Option("--params", help="Unique parameters: 7B, 5e12, 8030261248.")] = "",
     recipe: Annotated[list[str] | None, typer.Option("--recipe", help=RECIPE_HELP)] = None,
     ranks: Annotated[str, typer.Option("--ranks", "--dp", help="Data-parallel ranks, d.")] = "1",
+    tool: Annotated[str, typer.Option("--as", metavar="TOOL", help=AS_HELP)] = "",
+    release: Annotated[str, typer.Option("--release", help="That tool's release; the plan's where left out.")] = "",
+    largest: Annotated[str, typer.Option("--largest", help=LARGEST_HELP)] = "",
+    per_node: Annotated[str, typer.Option("--per-node", help="Devices of a node; all where left out.")] = "",
     units: Annotated[str, typer.Option("--units", help=UNITS_HELP)] = "GiB",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -26,6 +36,9 @@ def states(
     from trainledger.answer.states import states as answer_of
     from trainledger.base.problems import InputError
 
+    if tool:
+        _as_tool(tool, (plan, params, ranks), (release, largest, per_node), (units, as_json))
+        return
     counts, problems = _counts({"params": params, "ranks": ranks})
     names = tuple(recipe or ())
     problems.extend([*problems_of(counts, names), *_unit_problems(units)])
@@ -43,6 +56,54 @@ def states(
     _print("Checkpoint, metadata left out", *shown.disk_table(answer, units))
     for line in shown.notes(answer):
         print(line)
+
+
+def _as_tool(tool: str, given: tuple[str, str, str], more: tuple[str, str, str], view: tuple[str, bool]) -> None:
+    from trainledger.answer.theirs import PACKAGE, Counted, counted, theirs
+    from trainledger.base.problems import InputError
+
+    (plan, params, ranks), (release, largest, per_node), (units, as_json) = given, more, view
+    texts = {"ranks": ranks, **{key: text for key, text in (("largest", largest), ("per-node", per_node)) if text}}
+    counts, problems = _counts(texts if plan else {**texts, "params": params})
+    problems.extend(_unit_problems(units))
+    if problems:
+        raise InputError(problems)
+    found = None
+    if plan:
+        from trainledger.importers.plan_file import read_draft
+        from trainledger.model.build import build
+        from trainledger.plan.degrees import degrees
+
+        found = read_draft(plan, ()).plan
+        world = degrees(found).world
+        counts_of = counted(build(found.keys()), world, counts.get("per-node", world))
+        release = release or found.stack.versions.get(PACKAGE.get(tool, ""), "")
+    else:
+        devices = counts["ranks"]
+        counts_of = Counted(counts["params"], counts.get("largest", 0), devices, counts.get("per-node", devices))
+    answer = theirs(tool, counts_of, release)
+    if as_json:
+        print(json.dumps(answer.to_dict(), indent=1))
+        return
+    from trainledger.show import theirs as shown
+
+    _print(shown.title(answer), *shown.rows(answer, units))
+    for line in (*shown.notes(answer), *_ours(found, units)):
+        print(line)
+
+
+def _ours(plan: Plan | None, units: str) -> tuple[str, ...]:
+    """This program's own numbers of the plan, where it can be estimated."""
+    from trainledger.answer.estimate import estimate
+    from trainledger.base.problems import InputError
+    from trainledger.show.theirs import beside
+
+    if plan is None:
+        return ()
+    try:
+        return beside(estimate(plan), units)
+    except InputError:
+        return ()
 
 
 def _counts(texts: dict[str, str]) -> tuple[dict[str, int], list[Problem]]:

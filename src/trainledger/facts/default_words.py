@@ -6,6 +6,9 @@ from trainledger.base.sources import Source
 from trainledger.facts.default_row import Condition
 
 FORMAT = Source("trainledger's plan format", "trainledger schema")
+ACCELERATE_FSDP = Source(
+    "accelerate FullyShardedDataParallelPlugin", "accelerate/utils/dataclasses.py, set_mixed_precision", "1.15.0"
+)
 TRAINER = Source("Transformers TrainingArguments", "transformers/training_args.py", "5.24.0")
 TRAINER_OPTIM = Source(
     "Transformers, default optimizer fused for PyTorch 2.8", "huggingface/transformers #37358", "2025-07"
@@ -49,6 +52,7 @@ FOREACH = (
     "rprop",
 )
 ZERO = ("zero1", "zero2", "zero3")
+FSDP = ("fsdp1", "fsdp1-noshard", "fsdp2", "hsdp")
 SHARDING = (*ZERO, "fsdp1", "fsdp2", "hsdp", "megatron-distopt", "megatron-fsdp")
 MEGATRON_STRATEGIES = ("megatron-ddp", "megatron-distopt", "megatron-fsdp")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
 from trainledger.facts.default_words import (
+    ACCELERATE_FSDP,
     DEEPSPEED,
     DEEPSPEED_CPU,
     FOREACH,
     FORMAT,
     FROM_PRETRAINED,
     FROM_PRETRAINED_4,
+    FSDP,
     FUSED,
     HALF,
     MEGATRON,
@@ -94,6 +96,13 @@ PRECISION = (
         "communication_data_type follows the weights",
         DEEPSPEED,
         (("parallel.strategy", ZERO),),
+    ),
+    DefaultRow(
+        "precision.reduce",
+        Follows("precision.compute"),
+        "FSDP reduces in the dtype of products unless its policy says otherwise",
+        ACCELERATE_FSDP,
+        (framework("transformers"), ("parallel.strategy", FSDP)),
     ),
     DefaultRow("precision.reduce", Follows("precision.gradients"), "gradients are reduced as they are", FORMAT),
     DefaultRow(

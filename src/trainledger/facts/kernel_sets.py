@@ -117,13 +117,15 @@ MULTIPROCESSORS: dict[str, Multiprocessors] = {
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """How PyTorch's kernel sums a matrix over its rows on a device: threads of a block, widest vector load, lanes of a
-    warp, values that one thread takes at least and at most before the rows are shared among more blocks."""
+    warp, values that one thread takes at least and at most before the rows are shared among more blocks; bytes that
+    one call of the kernel can address (32-bit indexing)."""
 
     threads: int
     vector: int
     warp: int
     least: int
     most: int
+    reach: int
     source: Source
 
 
@@ -133,5 +135,10 @@ COLUMN_SUM = Reduction(
     32,
     16,
     256,
-    Source("PyTorch aten/src/ATen/native/cuda/Reduce.cuh", "setReduceConfig, global_memory_size", "v2.4 to v2.13"),
+    2**31,
+    Source(
+        "PyTorch aten/src/ATen/native/cuda/Reduce.cuh",
+        "setReduceConfig, global_memory_size; TensorIterator.cpp, can_use_32bit_indexing",
+        "v2.4 to v2.13",
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -153,6 +154,25 @@ GROUPING = Grouping(
     "2.5", "4.54", "5.13", 256,
     Source("transformers/integrations/sdpa_attention.py", "use_gqa_in_sdpa; pull requests 39412 and 46960", "5.24.0"),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FlashRepeats:
+    """Model types whose own flash class repeats key and value heads before the package's kernel, and the release of
+    Transformers from which it does not. Others hand them over as they are."""
+
+    until: Mapping[str, str]
+    source: Source
+
+
+FLASH_REPEATS = FlashRepeats(
+    dict.fromkeys(("mistral", "mixtral", "qwen2", "phi3", "starcoder2"), "4.48") | {"qwen2_moe": "4.49"},
+    Source(
+        "transformers/models/*/modeling_*.py",
+        "FlashAttention2 classes with repeat_kv (4.36.2, 4.45.2, 4.48.1)",
+        "4.48.1",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

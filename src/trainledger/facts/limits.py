@@ -20,6 +20,15 @@ class Limit:
     source: Source
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of a peak below which a saving is called small."""
+
+    share: float
+    source: Source
+
+
+SMALL = Share(0.01, Source("trainledger's own bound", "a hundredth of the peak", "2026-11"))
 PLAN_FILE = Limit(8 * MIB, "bytes", OWN)
 CONFIG_FILE = Limit(8 * MIB, "bytes", HUB)
 RECORD_LINE = Limit(8 * MIB, "bytes", OWN)

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from trainledger.base.sources import Source
 
+AUTO = "auto"  # a value that the Trainer fills in
+
 
 class Effect(StrEnum):
     """What the ledger does with an option: counts it, need not (it moves no memory), or does not count it yet."""
@@ -26,10 +28,12 @@ class Direction(StrEnum):
 
 
 class Kind(StrEnum):
-    """The values an option takes. A count is a whole number >= 0 and may carry a letter (5e8, 500M)."""
+    """The values an option takes. A count is a whole number >= 0 and may carry a letter (5e8, 500M); some may be left
+    to the Trainer (`auto`)."""
 
     BOOL = "true or false"
     COUNT = "a whole number of 0 or more"
+    AUTO = "a whole number of 0 or more, or auto"
     NUMBER = "a number"
     TEXT = "text"
     TEXTS = "a list of texts"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainledger.base.sources import Source
-from trainledger.facts.option_row import Direction, Kind, Row, counted, uncounted
+from trainledger.facts.option_row import Direction, Kind, Row, counted, harmless, uncounted
 
 WHERE = "parallel.options"
 BOOL, COUNT, NUMBER, TEXT = Kind.BOOL, Kind.COUNT, Kind.NUMBER, Kind.TEXT
@@ -14,6 +14,11 @@ FSDP1 = Source("PyTorch FullyShardedDataParallel", "torch/distributed/fsdp/fully
 ACCELERATE = Source("accelerate FullyShardedDataParallelPlugin", "accelerate/utils/dataclasses.py", "2026-07")
 DEEPSPEED = Source("DeepSpeed configuration, zero_optimization", "deepspeed/runtime/zero/config.py", "0.19.6")
 DEEPSPEED_TYPES = Source("DeepSpeed configuration, data_types", "deepspeed/runtime/config.py", "0.19.6")
+DEEPSPEED_GATHER = Source(
+    "DeepSpeed, weights gathered in place in the flat buffer",
+    "deepspeed/runtime/utils.py, all_gather_dp_groups",
+    "0.19.8",
+)
 MEGATRON = Source("Megatron-LM arguments", "megatron/training/arguments.py", "2026-08")
 MEGATRON_PP = Source("Megatron-Core ModelParallelConfig", "megatron/core/model_parallel_config.py", "2026-08")
 MEGATRON_MOE = Source(
@@ -44,18 +49,25 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("first_bucket_mb", NUMBER, EITHER),
             ("comm_hook", TEXT, EITHER),
             ("delay_all_reduce_named_params", Kind.TEXTS, EITHER),
-            ("no_sync", BOOL, EITHER),
         ),
     ),
+    *counted(
+        WHERE,
+        FSDP1,
+        (
+            ("no_sync", BOOL),
+            ("backward_prefetch", TEXT),
+            ("forward_prefetch", BOOL),
+            ("sharding_strategy", TEXT),
+            ("use_orig_params", BOOL),
+        ),
+    ),
+    *counted(WHERE, ACCELERATE, (("fsdp_version", COUNT), ("auto_wrap_policy", TEXT))),
     *uncounted(
         WHERE,
         FSDP1,
         (
-            ("backward_prefetch", TEXT, EITHER),
-            ("forward_prefetch", BOOL, EITHER),
             ("limit_all_gathers", BOOL, EITHER),
-            ("sharding_strategy", TEXT, EITHER),
-            ("use_orig_params", BOOL, EITHER),
             ("buffer_dtype", TEXT, EITHER),
             ("sync_module_states", BOOL, LOW),
             ("loss_parallel", BOOL, HIGH),
@@ -65,8 +77,6 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         WHERE,
         ACCELERATE,
         (
-            ("fsdp_version", COUNT, EITHER),
-            ("auto_wrap_policy", TEXT, EITHER),
             ("transformer_layer_cls_to_wrap", Kind.ANY, EITHER),
             ("min_num_params", COUNT, EITHER),
             ("state_dict_type", TEXT, LOW),
@@ -74,52 +84,50 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("activation_checkpointing", BOOL, HIGH),
         ),
     ),
+    *counted(
+        WHERE,
+        DEEPSPEED,
+        (
+            ("stage", COUNT),
+            ("overlap_comm", BOOL),
+            ("contiguous_gradients", BOOL),
+            ("reduce_scatter", BOOL),
+            ("reduce_bucket_size", Kind.AUTO),
+            ("round_robin_gradients", BOOL),
+            ("sub_group_size", COUNT),
+            ("stage3_max_live_parameters", COUNT),
+            ("stage3_max_reuse_distance", COUNT),
+            ("stage3_param_persistence_threshold", Kind.AUTO),
+            ("stage3_prefetch_bucket_size", Kind.AUTO),
+            ("zero_hpz_partition_size", COUNT),
+            ("mics_shard_size", NUMBER),
+            ("offload_optimizer.device", TEXT),
+            ("offload_optimizer.pin_memory", BOOL),
+            ("offload_optimizer.buffer_count", COUNT),
+            ("offload_optimizer.nvme_path", TEXT),
+            ("offload_param.device", TEXT),
+            ("offload_param.pin_memory", BOOL),
+            ("offload_param.buffer_count", COUNT),
+            ("offload_param.buffer_size", COUNT),
+            ("offload_param.max_in_cpu", COUNT),
+            ("offload_param.nvme_path", TEXT),
+        ),
+    ),
+    *harmless(WHERE, DEEPSPEED_GATHER, (("allgather_partitions", BOOL), ("allgather_bucket_size", COUNT))),
     *uncounted(
         WHERE,
         DEEPSPEED,
         (
-            ("stage", COUNT, EITHER),
-            ("overlap_comm", BOOL, LOW),
-            ("contiguous_gradients", BOOL, LOW),
-            ("reduce_scatter", BOOL, EITHER),
-            ("reduce_bucket_size", COUNT, LOW),
-            ("allgather_partitions", BOOL, EITHER),
-            ("allgather_bucket_size", COUNT, LOW),
-            ("round_robin_gradients", BOOL, EITHER),
-            ("sub_group_size", COUNT, EITHER),
-            ("stage3_max_live_parameters", COUNT, LOW),
-            ("stage3_max_reuse_distance", COUNT, LOW),
-            ("stage3_param_persistence_threshold", COUNT, LOW),
-            ("stage3_prefetch_bucket_size", COUNT, LOW),
             ("stage3_gather_16bit_weights_on_model_save", BOOL, LOW),
             ("load_from_fp32_weights", BOOL, EITHER),
-            ("zero_hpz_partition_size", COUNT, LOW),
             ("zero_quantized_weights", BOOL, EITHER),
             ("zero_quantized_gradients", BOOL, EITHER),
-            ("mics_shard_size", NUMBER, EITHER),
             ("memory_efficient_linear", BOOL, EITHER),
-            ("offload_optimizer.device", TEXT, HIGH),
-            ("offload_optimizer.pin_memory", BOOL, LOW),
-            ("offload_optimizer.buffer_count", COUNT, LOW),
             ("offload_optimizer.ratio", NUMBER, EITHER),
             ("offload_optimizer.fast_init", BOOL, EITHER),
-            ("offload_optimizer.nvme_path", TEXT, HIGH),
-            ("offload_param.device", TEXT, HIGH),
-            ("offload_param.pin_memory", BOOL, LOW),
-            ("offload_param.buffer_count", COUNT, LOW),
-            ("offload_param.buffer_size", COUNT, LOW),
-            ("offload_param.max_in_cpu", COUNT, EITHER),
-            ("offload_param.nvme_path", TEXT, HIGH),
         ),
     ),
-    *uncounted(
-        WHERE,
-        DEEPSPEED_TYPES,
-        (
-            ("data_types.grad_accum_dtype", TEXT, EITHER),
-            ("communication_data_type", TEXT, EITHER),
-        ),
-    ),
+    *counted(WHERE, DEEPSPEED_TYPES, (("data_types.grad_accum_dtype", TEXT), ("communication_data_type", TEXT))),
     *uncounted(WHERE, ULYSSES, (("tiled_mlp", BOOL, HIGH), ("tiled_logits", BOOL, HIGH))),
     *uncounted(
         WHERE,

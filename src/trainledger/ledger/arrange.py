@@ -27,6 +27,10 @@ class Hooks:
         """Before the piece runs forward."""
         return ()
 
+    def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:
+        """While the piece runs forward: events after so many of its own."""
+        return {}
+
     def passed(self, at: int) -> Events:
         """After the piece ran forward."""
         return ()
@@ -35,7 +39,7 @@ class Hooks:
         """Before the piece runs backward."""
         return ()
 
-    def within(self, at: int, arrived: tuple[Arrived, ...]) -> Mapping[int, Events]:
+    def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """While the piece runs backward: events after so many of its own."""
         return {}
 
@@ -54,7 +58,8 @@ NONE = Hooks()
 @dataclass(frozen=True, slots=True)
 class Pieces:
     """A micro-batch walked: the embedding, the layers in order, the head with its loss; the line of the loss's
-    gradient; lines of shared names that die with the first layer that saved them, by name."""
+    gradient, which lives through the whole backward; lines of shared names that die with the first layer that saved
+    them, by name."""
 
     opening: Walked
     layers: tuple[Walked, ...]
@@ -98,7 +103,8 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
     turns = list(zip(behind, reversed(layers), strict=True))
     backward = [Segment(f"{BACKWARD} of the loss", started.events), *_runs(turns, pieces.kept)]
     ended = _backward(opening, hooks, 0)
-    backward.append(Segment(f"{BACKWARD} of the embedding", (*ended.events, *hooks.ended())))
+    last_of_all = (-pieces.arriving - 1,) if closing.trains else ()
+    backward.append(Segment(f"{BACKWARD} of the embedding", (*ended.events, *hooks.ended(), *last_of_all)))
     products = {turn.events: turn.product for turn in (*ahead, head, started, *behind, ended) if turn.product}
     arrived = tuple(one for walked in (closing, *reversed(layers), opening) for one in walked.arrived)
     return Micro(tuple(forward), tuple(backward), named, products, arrived)
@@ -106,16 +112,13 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
 
 def _forward(walked: Walked, hooks: Hooks, at: int) -> Turn:
     before = hooks.ahead(at)
-    after = hooks.passed(at)
-    return _turn(before, walked.forward, after, walked.products[0])
+    events, product = _with(walked.forward, walked.products[0], hooks.inside(at, walked))
+    return _turn(before, events, hooks.passed(at), product)
 
 
 def _backward(walked: Walked, hooks: Hooks, at: int, first: Events = ()) -> Turn:
     before = (*hooks.behind(at), *first)
-    events, product = walked.backward, walked.products[1]
-    inside = hooks.within(at, walked.arrived)
-    if inside:
-        events, product = _spliced(events, inside), product + sum(len(inside[n]) for n in inside if n < product)
+    events, product = _with(walked.backward, walked.products[1], hooks.within(at, walked))
     return _turn(before, events, hooks.done(at, walked.arrived), product)
 
 
@@ -123,6 +126,13 @@ def _turn(before: Events, events: Events, after: Events, product: int) -> Turn:
     if before or after:
         events = (*before, *events, *after)
     return Turn(events, product + len(before) if product else 0)
+
+
+def _with(events: Events, product: int, inside: Mapping[int, Events]) -> tuple[Events, int]:
+    """The events with those inside them, and after how many of all its first matrix product has returned (0: none)."""
+    if not inside:
+        return events, product
+    return _spliced(events, inside), product + sum(len(inside[at]) for at in inside if at < product)
 
 
 def _spliced(events: Events, inside: Mapping[int, Events]) -> Events:

@@ -82,7 +82,8 @@ def temporary(t: Tape, dims: Dims, dtype: DType, name: str, basis: Basis = Basis
 def column_scratch(t: Tape, dims: Dims, kept: Dims) -> tuple[Step, ...]:
     """Scratch memory of a sum over all rows that leaves one value a column; none for other sums."""
     columns = elements(kept)
-    if columns == 1 or columns != dims[-1].size:
+    # as many rows as columns are told apart by the last dim, which a sum over each row leaves with one entry
+    if columns == 1 or columns != dims[-1].size or kept[-1].size == 1:
         return ()
     made = column_sum_work(t, elements(dims) // columns, columns, t.device)
     return tuple(Step(code, 0, one) for code in (Code.BORN, Code.DEAD) for one in made)

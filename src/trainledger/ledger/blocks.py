@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trainledger.base.dims import Dim, Dims
+from trainledger.ledger import visits
 from trainledger.ledger.book import Book
+from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.regions import Region, run_back
-from trainledger.ledger.tape import EXTERNAL, Storage, Tape
+from trainledger.ledger.tape import EXTERNAL, Storage, Tape, over_vocabulary
+from trainledger.ledger.visits import NOWHERE, Call, Visit, Visits
 from trainledger.ledger.walk import Events, Forward, early_stop, first_birth, products, run_forward
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
@@ -34,11 +36,14 @@ class Arrived(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """A backward: its events, how many there are up to its first product, and the parameters as they arrived."""
+    """A backward: its events, how many there are up to its first product, the parameters as they arrived, how many
+    events there are up to the end of a forward that runs again in it, and calls of modules."""
 
     events: tuple[int, ...]
     product: int
     arrived: tuple[Arrived, ...]
+    again: int
+    visits: tuple[Visit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Piece:
     `known`: lines of storages shared with other pieces; `arriving` and `leaving`: lines of the output's and of the
     input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient. `leaf`: a value that was made
     to need a gradient, so that the graph holds it and it holds its gradient: both outlive the piece (EXTERNAL: none).
+    `calls`: its operations.
     """
 
     tape: Tape
@@ -59,6 +65,7 @@ class Piece:
     leaving: int
     outside: dict[int, str]
     leaf: int = EXTERNAL
+    calls: Sequence[Call] = ()
 
     @property
     def staying(self) -> frozenset[int]:
@@ -73,8 +80,9 @@ class Walked:
     `held`: storages that autograd holds after forward, and `keeps_input`: whether the input is one; `trains`: whether
     the output needs a gradient (without, nothing runs backward). `products`: how many events there are up to the first
     result of a matrix product, forward and backward (0: there is none). `arrived`: parameters in the order in which
-    their gradients are whole. `stays`: what lives as long as the
-    graph: the leaf and its gradient, and what nodes hold as attributes.
+    their gradients are whole. `again`: how many events of backward there are up to the end of a forward that runs
+    again in it. `stays`: what lives as long as the graph: the leaf and its gradient, and what nodes hold as attributes.
+    `visits`: calls of modules.
     """
 
     forward: tuple[int, ...]
@@ -86,7 +94,9 @@ class Walked:
     trains: bool
     products: tuple[int, int]
     arrived: tuple[Arrived, ...] = ()
+    again: int = 0
     stays: tuple[int, ...] = ()
+    visits: Visits = NOWHERE
 
 
 class _Lines:
@@ -122,7 +132,7 @@ class _Lines:
         if number is None:
             account = self.accounts.get(storage, self.work)
             made = self.piece.tape.storages[storage]
-            shown = Account.LOGITS if account is not Account.CASTS and _over_vocabulary(made.dims) else account
+            shown = Account.LOGITS if account is not Account.CASTS and over_vocabulary(made.dims) else account
             number = self.known[storage] = self._free(shown, made, lambda: self._why(account, storage))
         return number
 
@@ -161,15 +171,6 @@ class _Lines:
         self.work = work
 
 
-def _over_vocabulary(dims: Dims) -> bool:
-    """Whether a tensor has an entry per token and word: logits, and what the loss makes of them."""
-    words = tokens = False
-    for axis in dims:
-        words = words or axis.dim is Dim.VOCAB
-        tokens = tokens or axis.dim is Dim.SEQUENCE or axis.dim is Dim.TOKENS
-    return words and tokens
-
-
 class Walker:
     """One piece walked under a policy; `leaf` makes the rule of what happens to a new gradient of a parameter."""
 
@@ -190,9 +191,10 @@ class Walker:
         loose = self._loose(casts, forward)
         outside = frozenset(piece.outside[value] for value in forward.outside if value in piece.outside)
         held, first = frozenset(forward.held), first_birth(forward.events, products(tape))
+        seen = visits.ahead(piece.calls, forward.turns)
         keeps = piece.source != EXTERNAL and tape.store[piece.source] in held
         if not tape.grad[piece.target]:
-            return Walked(ahead, (), loose, outside, held, keeps, False, (first, 0))
+            return Walked(ahead, (), loose, outside, held, keeps, False, (first, 0), visits=Visits(seen))
         back = self._back(forward)
         again = run_back(back, regions)
         for storage in again:
@@ -200,7 +202,8 @@ class Walker:
         behind = self._backward(back, 0, again)
         made = (first, behind.product)
         stays = (*attached, *(self.lines.of(back.grads[value]) for value in {piece.leaf} - {EXTERNAL, piece.source}))
-        return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, stays)
+        every = Visits(seen, behind.visits)
+        return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, 0, stays, every)
 
     def _staying(self) -> tuple[int, ...]:
         """The lines of what lives as long as the graph, but for an input, which is another piece's."""
@@ -226,10 +229,11 @@ class Walker:
         first = first_birth(forward.events, products(tape))
         behind = self._reentrant() if reentrant else self._stopped()
         used = {value for prim in tape.prims for value in prim.ins}
-        outside = frozenset(name for value, name in piece.outside.items() if value in used)
+        outside = frozenset(name for value, name in piece.outside.items() if value in used or name == POSITIONS)
         held = frozenset({tape.store[piece.source]})
-        made = (first, behind.product)
-        return Walked(ahead, behind.events, loose, outside, held, True, True, made, behind.arrived, stays)
+        made, arrived = (first, behind.product), behind.arrived
+        every, again = Visits(visits.ahead(piece.calls, forward.turns), behind.visits), behind.again
+        return Walked(ahead, behind.events, loose, outside, held, True, True, made, arrived, again, stays, every)
 
     def _stopped(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
@@ -243,7 +247,7 @@ class Walker:
         back.run(saving[0], saving[-1] + 1)
         back.events += self._input_ends()
         back.run(0, saving[0])
-        return self._again(back, again, started)
+        return self._again(back, again, (started, saving[-1]))
 
     def _reentrant(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
@@ -254,18 +258,24 @@ class Walker:
         back.release(back.first)
         inner = dict.fromkeys(tape.store[value] for value in tape.attached)
         back.events += [-tape.store[piece.target] - 1, *self._input_ends(), *(-one - 1 for one in inner)]
-        return self._again(back, again, len(again.events))
+        return self._again(back, again, (len(again.events), len(tape.prims)))
 
     def _input_ends(self) -> Events:
         """The checkpoint lets go of the input, which dies unless the graph holds it too."""
         piece = self.piece
         return [] if piece.source == piece.leaf else [-piece.tape.store[piece.source] - 1]
 
-    def _again(self, back: Backward, again: Forward, started: int) -> Behind:
+    def _again(self, back: Backward, again: Forward, stopped: tuple[int, int]) -> Behind:
+        """`stopped`: after how many events the forward that runs again is left, and in which primitive."""
+        started, last = stopped
+        start, calls = started - len(again.events), self.piece.calls
         self.lines = _Lines(self.book, self.piece)
         self.lines.known.pop(self.piece.tape.store[self.piece.target], None)  # not what the forward handed on
         self.lines.phase(again.held, Account.RECOMPUTED, Account.BACKWARD)
-        return self._backward(back, started)
+        found = self._backward(back, started)
+        return found._replace(
+            visits=visits.woven(found.visits, visits.anew(calls, again.turns, start, last), start, last)
+        )
 
     def _loose(self, values: frozenset[int], forward: Forward) -> tuple[int, ...]:
         storages = dict.fromkeys(self.piece.tape.store[value] for value in values)
@@ -296,4 +306,5 @@ class Walker:
         lines.accounts, lines.work = dict.fromkeys(again, Account.RECOMPUTED), Account.BACKWARD
         first = first_birth(back.events, back.products | products(tape))
         events = ahead + lines.read(back.events[started:])
-        return Behind(events, first, tuple(Arrived(one.weight, lines.of(one.storage), one.at) for one in back.arrived))
+        arrived = tuple(Arrived(one.weight, lines.of(one.storage), one.at) for one in back.arrived)
+        return Behind(events, first, arrived, started, visits.behind(piece.calls, back.turns))

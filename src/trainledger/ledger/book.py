@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trainledger.base.dims import Dims, elements
 from trainledger.base.sources import Basis, Source
 from trainledger.facts.allocator import CUDA
@@ -14,6 +16,15 @@ AUTOGRAD = Source(
 )
 ACCUMULATE = Source("PyTorch AccumulateGrad", "torch/csrc/autograd/functions/accumulate_grad.h", "v2.4 to v2.13")
 MODELS = Source("Transformers model classes", "transformers/models/*/modeling_*.py", "5.24.0")
+
+
+class Made(NamedTuple):
+    """How a tensor is made: its dtype, the source of its rule, over how many ranks it is spread, on which stream."""
+
+    dtype: DType
+    source: Source
+    shards: int = 1
+    stream: int = 0
 
 
 class Book:
@@ -53,5 +64,11 @@ class Book:
 
     def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:
         """The line of one tensor of these dims, rounded as the allocator rounds."""
-        unit = CUDA.rounded(dtype.bytes_of(elements(dims)))
-        return self.add(Line(account, name, dims, dtype, unit, Basis.COUNTED, source))
+        return self.made(account, name, dims, Made(dtype, source))
+
+    def made(self, account: Account, name: str, dims: Dims, how: Made) -> int:
+        """The line of one tensor that is spread over ranks or made on another stream than that of compute."""
+        unit = CUDA.rounded(how.dtype.bytes_of(elements(dims)))
+        basis = Basis.COUNTED
+        line = Line(account, name, dims, how.dtype, unit, basis, how.source, shards=how.shards, stream=how.stream)
+        return self.add(line)

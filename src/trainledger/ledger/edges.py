@@ -1,19 +1,45 @@
-"""What is made before the blocks besides their input: rotary tables and masks."""
+"""What is made before the blocks besides their input: numbers of positions, rotary tables and masks."""
 
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import BOOL, FP32, DType
+from trainledger.facts.dtypes import BOOL, FP32, INT64, DType
 from trainledger.ledger import aten
 from trainledger.ledger.rules import Frame
-from trainledger.ledger.tape import Prim
+from trainledger.ledger.tape import Prim, Tape
+from trainledger.model.operations import Embed
 from trainledger.model.program import Model
+
+POSITIONS = "position_ids"
+
+
+def position_ids(frame: Frame, model: Model) -> None:
+    """Numbers of positions, of one sequence for all or, where they are counted past padding, of each: binds
+    `position_ids`, which every layer is handed, and what OPT counts by when the batch has no mask.
+
+    Source: transformers/models/llama/modeling_llama.py, LlamaModel.forward; opt, OPTDecoder.forward (5.24.0).
+    """
+    tape, setting = frame.tape, frame.setting
+    reads = [op.spec for op in model.prologue if isinstance(op.spec, Embed) and op.spec.ids == POSITIONS]
+    each = any(spec.per_batch for spec in reads)
+    first = Axis(Dim.BATCH, setting.batch) if each else Axis(Dim.ONE, 1)
+    tokens: Dims = (first, Axis(Dim.SEQUENCE, setting.sequence))
+    if any(spec.offset for spec in reads) and not setting.masked:
+        tape.scope = "position mask"
+        frame.names["position mask"] = _made(tape, tokens, FP32)
+    tape.scope = "position ids"
+    frame.names[POSITIONS] = _made(tape, tokens, INT64)
+
+
+def _made(tape: Tape, dims: Dims, dtype: DType) -> int:
+    return tape.run(Prim("arange", (), (tape.fresh(dims, dtype, False),), (), (), ()))
 
 
 def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
-    """Cosines and sines of every position, made in fp32 and cast: binds `cos` and `sin` (and other sets).
+    """Cosines and sines of every position, made in fp32 and, by most models, cast: binds `cos` and `sin` (and other
+    sets).
 
-    Source: transformers/models/llama/modeling_llama.py, LlamaRotaryEmbedding.forward (5.24.0).
+    Source: transformers/models/llama/modeling_llama.py, LlamaRotaryEmbedding.forward; Olmo2RotaryEmbedding (5.24.0).
     """
     if model.rotary is None:
         return
@@ -31,7 +57,7 @@ def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
             waves.append(aten.scale(tape, raw, f"{wave} scaled"))
         for wave, value in zip(("cos", "sin"), waves, strict=True):
             tape.scope = f"rotary_emb.{wave}{name}"
-            frame.names[f"{wave}{name}"] = aten.to(tape, value, dtype)
+            frame.names[f"{wave}{name}"] = aten.to(tape, value, FP32 if model.rotary.high else dtype)
         tape.end([freqs, both, *waves])
 
 

@@ -45,6 +45,7 @@ class Backward:
         "products",
         "refs",
         "tape",
+        "turns",
         "unpacked",
         "viewed",
     )
@@ -62,6 +63,7 @@ class Backward:
         self.viewed: set[int] = set()
         self.products: set[int] = set()  # gradients that a matrix product returned
         self.arrived: list[Arrival] = []  # parameters in the order in which their gradients are whole
+        self.turns: dict[int, tuple[int, int]] = {}  # by primitive: events as its node began, and as it had returned
         self.first = EXTERNAL
         self.unpacked = False  # saved tensors were made again, and belong to the function that unpacks them
 
@@ -97,7 +99,10 @@ class Backward:
         what the first primitive saved."""
         prims = self.tape.prims
         for at in range(last - 1, first - 1, -1):
+            began, reached = len(self.events), any(value in self.grads for value in prims[at].outs)
             self._node(prims[at], handed if at == first else ())
+            if reached:
+                self.turns[at] = (began, len(self.events))
 
     def _node(self, prim: Prim, handed: Sequence[int]) -> None:
         leaves = self.tape.leaves  # a leaf keeps its gradient

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.peft import DENSE
-from trainledger.ledger import adapters, deltas, nn, prompts, quantised
+from trainledger.ledger import adapters, aten, deltas, nn, prompts, quantised
 from trainledger.model import program as p
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def prompted(f: Frame, spec: p.Prompts, words: int) -> list[int]:
 
 def embedding(f: Frame, spec: p.Embed, ids: int, dims: Dims) -> int:
     """Rows of the table, and of its adapter."""
+    if spec.offset:
+        ids = aten.shift(f.tape, ids)
     own = f.need(spec.weight)
     if spec.fewer:
         dims = (dims[0], Axis(Dim.SEQUENCE, dims[1].size - spec.fewer), *dims[2:])

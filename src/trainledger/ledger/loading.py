@@ -23,20 +23,19 @@ Named = tuple[str, Weight, int]  # prefix of a weight's lines, the weight, and h
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """Parameters as they come to be: events before the model's buffers, lines that are born with them, events after."""
+class Loaded:
+    """How parameters come to be: events before the model's buffers, and after them."""
 
     before: Runs
-    lines: list[tuple[int, int]]
     after: Runs
 
 
-def made(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType]) -> Made:
-    """Every parameter in order; `dtypes`: those in which they are kept."""
+def loaded(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType]) -> Loaded | None:
+    """Every parameter in order, where they do not come to be at once; `dtypes`: those in which they are kept."""
     every = list(weights)
     packing = next((weight.packed for _, weight, _ in every if weight.packed), None)
     if packing is None or packing.kind.package != BNB_4.package:
-        return Made([], [(line, copies) for one in every for line, copies in _lines(book, one, dtypes)], [])
+        return None
     before: Runs = []
     casts: list[tuple[tuple[int, int], int]] = []
     base = [one for one in every if not one[1].tuned]
@@ -57,7 +56,7 @@ def made(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType]) -> M
     after += [(tuple(e for pair, _ in group for e in pair), n) for n, group in groupby(casts, key=lambda one: one[1])]
     tuned = [line for one in every if one[1].tuned for line in _lines(book, one, dtypes)]
     after += [(tuple(line + 1 for line, _ in group), n) for n, group in groupby(tuned, key=lambda one: one[1])]
-    return Made(before, [], after)
+    return Loaded(before, after)
 
 
 def _lines(book: Book, one: Named, dtypes: dict[Weight, DType]) -> Iterator[tuple[int, int]]:

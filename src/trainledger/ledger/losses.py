@@ -107,9 +107,10 @@ def _shifted_labels(tape: Tape, logits: int, labels: int) -> list[int]:
     batch, sequence = tape.dims[labels]
     padded = tape.fresh((batch, Axis(Dim.SEQUENCE, sequence.size + 1)), INT64, False, "padded labels")
     tape.run(Prim("pad", (labels,), (padded,), (), (), ()))
-    shifted = tape.alias(padded, (batch, sequence))
     if batch.size > 1:
         shifted = tape.fresh((batch, sequence), INT64, False, "shifted labels")
+    else:
+        shifted = tape.alias(padded, (batch, sequence))
     tape.run(Prim("copy", (padded,), (shifted,), (), (), ()))
     return [logits, padded, shifted]
 

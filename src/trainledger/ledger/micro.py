@@ -10,17 +10,17 @@ from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import scales_inside
 from trainledger.facts.trainer import KEPT_CACHES
-from trainledger.ledger.arrange import NONE, Hooks, Micro, Pieces, arranged
+from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
-from trainledger.ledger.edges import causal_mask, rotary_tables
+from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
 from trainledger.ledger.regions import regions_of
 from trainledger.ledger.rules import Frame, asked, lower
 from trainledger.ledger.rules_liger import for_family
 from trainledger.ledger.run import Run
-from trainledger.ledger.tape import EXTERNAL, Prim, Tape
+from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.lines.kernel_choice import given_masks
 from trainledger.lines.line import Account
 from trainledger.model.program import Attention, Block, Model, Weight
@@ -76,9 +76,7 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
     for name in IDS:
         names[name] = tape.outside(tokens, INT64, False)
-    tape.scope = "position ids"
-    positions = tape.fresh((Axis(Dim.ONE, 1), tokens[1]), INT64, False)
-    names["position_ids"] = tape.run(_source(positions))
+    position_ids(frame, model)
     scaled = scales_inside(model.family, setting.transformers)
     lower(frame, asked(model.prologue, scaled) if job.run.asks_inputs(model) else model.prologue)
     hidden = names["h"]
@@ -89,7 +87,8 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     line = job.line(Account.ACTIVATIONS, "hidden states", frame, hidden)
     slope = job.line(Account.BACKWARD, "gradient of hidden states", frame, hidden)
     known = {tape.store[hidden]: line} | {tape.store[shared[name]]: number for name, number in lines.items()}
-    piece = Piece(tape, EXTERNAL, hidden, "", known, slope, slope, {}, next(iter(tape.leaves), EXTERNAL))
+    leaf = next(iter(tape.leaves), EXTERNAL)
+    piece = Piece(tape, EXTERNAL, hidden, "", known, slope, slope, {}, leaf, frame.calls)
     walked = Walker(job.book, piece, leaves.last).plain(frozenset(shared.values()))
     free = {name: number for name, number in lines.items() if tape.store[shared[name]] not in walked.held}
     return Opening(frame, walked, line, slope, lines, free)
@@ -157,7 +156,7 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> tuple[Walk
     known = {tape.store[source]: before, tape.store[target]: after}
     prefix = f"{block.name}.*."
     leaf = source if kind.first and opening.is_leaf else EXTERNAL
-    piece = Piece(tape, source, target, prefix, known, arriving, leaving, outside, leaf)
+    piece = Piece(tape, source, target, prefix, known, arriving, leaving, outside, leaf, frame.calls)
     walker = Walker(job.book, piece, leaves.first)
     keep = frozenset({source}) if kind.first else frozenset()
     if kind.recompute in ("none", "selective"):
@@ -215,17 +214,28 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
         for name, value in zip(NAMED, named, strict=False)
     }
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
-    piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {})
+    piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls)
     walked = Walker(job.book, piece, leaves.first).plain(frozenset(named))
     return Closing(walked, arriving, tuple(lines.values()))
 
 
-def _source(value: int) -> Prim:
-    return Prim("arange", (), (value,), (), (), ())
+def _held(closing: Closing) -> Walked:
+    """The head's backward without the end of the loss's own gradient: `backward`, which made it, names it to its end.
+
+    Source: torch/autograd/__init__.py, backward (v2.13).
+    """
+    walked, dies = closing.walked, -closing.arriving - 1
+    if not walked.trains:
+        return walked
+    gone = walked.backward.index(dies)
+    events = (*walked.backward[:gone], *walked.backward[gone + 1 :])
+    arrived = tuple(one._replace(at=one.at - (one.at > gone)) for one in walked.arrived)
+    ahead, product = walked.products
+    return replace(walked, backward=events, arrived=arrived, products=(ahead, product - (product > gone)))
 
 
-def micro(job: Job, leaves: Leaves, hooks: Hooks = NONE) -> Micro:
-    """The segments of one micro-batch; `hooks`: what a sharding strategy does around its pieces."""
+def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
+    """The pieces of one micro-batch, and the lines of what the caller's names keep of it."""
     opening = _opening(job, leaves)
     layers, dtype = _layers(job, opening, leaves)
     saved = frozenset().union(*(walked.outside for walked in layers))
@@ -248,5 +258,7 @@ def micro(job: Job, leaves: Leaves, hooks: Hooks = NONE) -> Micro:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in stays)))
     else:
         named = (*named, *stays)
-    last = replace(closing.walked, loose=(*closing.walked.loose, *wrapped)) if wrapped else closing.walked
-    return arranged(Pieces(first, tuple(layers), last, closing.arriving, kept), named, hooks)
+    last = _held(closing)
+    if wrapped:
+        last = replace(last, loose=(*last.loose, *wrapped))
+    return Pieces(first, tuple(layers), last, closing.arriving, kept), named

@@ -14,7 +14,7 @@ from trainledger.ledger.losses import torch_cross_entropy
 from trainledger.ledger.nn import linear
 from trainledger.ledger.rules import Frame, Setting, lower
 from trainledger.ledger.software import Software
-from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.parts import ACTIVATIONS, gated
 from trainledger.model.program import Norm, NormKind, Op, Role, Rope, Weight
 
@@ -55,7 +55,8 @@ class OperatorRun:
 class Written(NamedTuple):
     """An operator on a tape: inputs and weights that need gradients, results, bytes that are given besides; whether the
     input's gradient is laid over a tensor that is there already, whether it runs matrix products, which other values
-    the benchmark names, and whether it measures the first repetition, with no gradients before."""
+    the benchmark names, whether it measures the first repetition, with no gradients before, and whether each repetition
+    draws the gradient of the result anew."""
 
     tape: Tape
     inputs: tuple[int, ...]
@@ -66,6 +67,7 @@ class Written(NamedTuple):
     products: bool = False
     kept: tuple[int, ...] = ()
     first: bool = False
+    drawn: bool = False
 
 
 def _input(t: Tape, name: str, dtype: DType, *sizes: tuple[Dim, int]) -> int:
@@ -172,12 +174,11 @@ def cross_entropy(run: OperatorRun) -> Written:
     rows = (Axis(Dim.TOKENS, tokens),)
     losses = t.fresh(rows, run.element, False, "loss of each token")
     t.run(Prim("zeros", (), (losses,), (), (), ()))
-    work = []
-    for dims, dtype in ((rows, BOOL), (rows, INT64), ((Axis(Dim.ONE, 1),), INT64)):
-        work.append(len(t.storages))
-        t.storages.append(Storage.of(dims, dtype, "count of tokens that count"))
+    work = tuple(aten.temporary(t, rows, dtype, "tokens that count") for dtype in (BOOL, INT64))
+    count = t.fresh((Axis(Dim.ONE, 1),), INT64, False, "count")
+    t.run(Prim("sum", (target,), (count,), (), (), work))
     loss = t.fresh((Axis(Dim.ONE, 1),), run.element, True, "loss")
-    t.run(Prim("liger cross-entropy", (x, target), (loss,), (), (Step(Code.PASS, 0),), tuple(work)))
+    t.run(Prim("liger cross-entropy", (x, target), (loss,), (), (Step(Code.PASS, 0),), ()))
     t.end([losses])
     return Written(t, (x,), (), (loss,), given, over=True)
 

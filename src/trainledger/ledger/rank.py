@@ -20,6 +20,7 @@ from trainledger.ledger.micro import Job, Trained
 from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import run_of
 from trainledger.ledger.step import Extras, Updates, compose
+from trainledger.ledger.strategy import deepspeed_of, layout_of
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
 from trainledger.model.counts import fits
@@ -34,21 +35,27 @@ STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """One rank's lines and moments, in order; every moment's live lines add up to its bytes. `segments`: the births
-    and deaths that both were folded from."""
+    and deaths that both were folded from; `host`: lines in the host's memory, with their copies; `rank`: whose ledger
+    it is, where ranks differ."""
 
     lines: tuple[Line, ...]
     moments: tuple[Moment, ...]
     segments: tuple[Segment, ...]
+    host: tuple[tuple[Line, int], ...] = ()
+    rank: int | None = None
 
 
-def rank_ledger(plan: Plan, model: Model, architecture: str) -> Ledger:
-    """The ledger of one rank of a resolved plan on a device of this architecture."""
+def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = None) -> Ledger:
+    """The ledger of one rank of a resolved plan (None: of the fullest) on a device of this architecture."""
     book = Book()
     run, wanted = run_of(plan, architecture), trained_of(plan, model)
     left = untrained(run.software, model)  # a fused kernel may make no gradient for a weight
     job = Job(book, model, run, lambda weight: weight not in left and wanted(weight))
-    segments = compose(job, updates_of(plan), extras_of(plan, architecture))
-    return Ledger(tuple(book.lines), fold(book.lines, segments), tuple(segments))
+    extras = extras_of(plan, architecture)
+    updates = updates_of(plan)
+    layout = layout_of(plan, job, updates, extras.master, rank)
+    segments = compose(job, layout, updates, extras)
+    return Ledger(tuple(book.lines), fold(book.lines, segments), tuple(segments), layout.host(), layout.rank)
 
 
 def runs_eager(plan: Plan, model: Model) -> bool:
@@ -103,7 +110,7 @@ def extras_of(plan: Plan, architecture: str) -> Extras:
     large = architecture in CUBLAS.architectures or any(
         architecture == name and at_least(plan.stack.versions.get("torch"), since) for name, since in CUBLAS.since
     )
-    ddp = parallel.strategy == "ddp"
+    ddp = parallel.strategy == "ddp" and not deepspeed_of(plan)
     return Extras(
         workspace=_configured(plan.stack.env.get("CUBLAS_WORKSPACE_CONFIG"))
         or (CUBLAS.large if large else CUBLAS.default),

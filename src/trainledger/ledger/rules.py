@@ -15,6 +15,7 @@ from trainledger.ledger.activations import activation
 from trainledger.ledger.fused import Site
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape
+from trainledger.ledger.visits import Call, call_of
 from trainledger.lines.kernel_choice import Asked, Choice, choose
 from trainledger.model import program as p
 from trainledger.model.program import NormKind, Op, Weight
@@ -23,13 +24,14 @@ from trainledger.model.program import NormKind, Op, Weight
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What the rules need to know of the run: tokens, the plan's word for attention, dtypes, dropout, releases, the
-    device's architecture, whether cuDNN attention is set back, and whether the batch has a mask of its tokens."""
+    device's architecture, whether cuDNN attention is set back, and whether the batch has a mask of its tokens. `norms`
+    is None where every weight is read in the dtype `weights`, whatever it is kept in."""
 
     batch: int
     sequence: int
     attention: str
     weights: DType
-    norms: DType
+    norms: DType | None
     autocast: DType | None = None
     training: bool = True
     torch: str = ""
@@ -39,16 +41,18 @@ class Setting:
     masked: bool = False
 
     def dtype_of(self, weight: Weight) -> DType:
-        """The dtype in which a weight is kept; of a packed one, that in which it is read."""
+        """The dtype in which a weight is read."""
         if weight.packed is not None:
             return weight.packed.compute
+        if self.norms is None:
+            return self.weights
         return weight.dtype or (self.norms if weight.role is p.Role.NORM else self.weights)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight, the
-    attention kernels of the operations being written, fused kernels and releases, and each operation's primitives."""
+    attention kernels of the operations being written, fused kernels, releases, operations' primitives and calls."""
 
     tape: Tape
     setting: Setting
@@ -58,6 +62,7 @@ class Frame:
     kernels: list[Choice] = field(default_factory=list)
     software: Software = field(default_factory=Software)
     marks: list[tuple[str, int, int]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
     def choice(self, spec: p.Attention) -> Choice:
         """The kernel that this attention runs, given whether there is a mask for it."""
@@ -74,6 +79,7 @@ class Frame:
                 architecture=s.architecture,
                 deprioritised=s.fallback_kernels,
                 transformers=s.transformers,
+                family=self.software.family,
             )
         )
 
@@ -258,6 +264,7 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
         if op.asked and not tape.grad[outs[0]]:
             tape.grad[outs[0]] = True
             tape.leaves.add(outs[0])
+        frame.calls.append(call_of(op, first, len(tape.prims)))
         gone = [names.pop(name) for name in op.drop]
         for name, value in zip(op.outs, outs, strict=True):
             if name in names:

@@ -9,6 +9,7 @@ from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import INPUT_GRADIENTS
+from trainledger.facts.sharding import FIRST
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.rules import Setting
@@ -19,11 +20,16 @@ from trainledger.model.prompts import PROMPT_KINDS
 from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
+FLAT = ("fsdp1", "fsdp1-noshard")
+ZERO = ("zero1", "zero2", "zero3")
+GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """The run of one rank: rules' setting, accumulation, recompute (`none`, `full`, `reentrant`; `selective`: of the
-    named modules of each layer; of every so many layers one), loss, switches."""
+    named modules of each layer; of every so many layers one), loss, switches. The setting's dtypes are those
+    in which weights are read."""
 
     setting: Setting
     accumulation: int
@@ -68,14 +74,17 @@ def run_of(plan: Plan, architecture: str) -> Run:
     """The run of a plan whose keys are resolved, on a device of this architecture (`sm90`, ...)."""
     precision, stack = plan.precision, plan.stack
     weights = DTYPES[precision.weights]
-    low = DTYPES[precision.compute] if precision.autocast else None
+    norms = DTYPES[precision.norms] if precision.norms else weights
+    compute = DTYPES[precision.compute]
+    low = compute if precision.autocast else None
+    gathered = plan.parallel.strategy in GATHERED
     options = stack.options
     setting = Setting(
         batch=plan.batch.micro_batch,
         sequence=plan.batch.sequence + _virtual(plan),
         attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention,
-        weights=weights,
-        norms=DTYPES[precision.norms] if precision.norms else weights,
+        weights=compute if gathered else weights,
+        norms=_norms(plan, norms),
         autocast=low,
         torch=stack.versions.get("torch", ""),
         architecture=architecture,
@@ -90,13 +99,32 @@ def run_of(plan: Plan, architecture: str) -> Run:
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
         loss=stack.loss,
-        gradients=DTYPES[precision.gradients],
+        gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
-        trainer=TRAINER_BATCH.package in stack.versions or "batch_tensors" in options,
+        trainer=TRAINER_BATCH.package in stack.versions,
         software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
     )
+
+
+def _norms(plan: Plan, kept: DType) -> DType | None:
+    """The dtype in which norms are read; None where all weights are read in one.
+
+    FSDP2 gathers all weights of a layer in one; under FSDP1 an adapter's are asked for theirs before they are gathered.
+    """
+    if plan.parallel.strategy not in GATHERED:
+        return kept
+    first = plan.parallel.strategy in FLAT or plan.parallel.options.get("fsdp_version") == FIRST
+    return DTYPES[plan.precision.compute] if first else None
+
+
+def _gradients(plan: Plan) -> DType:
+    """The dtype in which autograd leaves gradients; DeepSpeed's own wider ones are its wrappers' business."""
+    precision, strategy = plan.precision, plan.parallel.strategy
+    if strategy in GATHERED:
+        return DTYPES[precision.compute]
+    return DTYPES[precision.weights if strategy in ZERO else precision.gradients]
 
 
 _EVERY = re.compile(r"every (\d{1,4})(?:st|nd|rd|th)? layers?")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -16,21 +16,19 @@ from trainledger.facts.optimizer_kinds import Optimizer, Scope
 from trainledger.ledger.arrange import Micro
 from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.buckets import broadcast_events, bucket_lines
+from trainledger.ledger.layout import Layout, weights_of
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.loading import made
 from trainledger.ledger.losses import CHUNKED, FUSED
-from trainledger.ledger.micro import Job, micro
-from trainledger.ledger.run import Run
+from trainledger.ledger.micro import Job
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Events, Segment
-from trainledger.model.program import Model, Weight
+from trainledger.model.program import Weight
 from trainledger.model.prompts import shared_weights, virtual_tokens
 from trainledger.model.quantised import sent_of
 
 STEPS = ("step 1", "step 2")
 INIT, CLIP, OPTIMIZER = "init", "clip", "optimizer"
-FREQUENCIES = ("inv_freq", "original_inv_freq")  # of as many rotary dims as there are pairs
 RECIPE = Source("Mixed Precision Training", "arXiv:1710.03740, section 3.1", "2017-10")
 
 
@@ -48,18 +46,6 @@ class Updates:
     def options(self, weight: Weight) -> StateOptions:
         """The options of one weight's states."""
         return replace(self.how, wide=True) if weight.role in self.wide else self.how
-
-
-def weights_of(model: Model) -> Iterator[tuple[str, Weight, int]]:
-    """Every parameter in the order in which it is built: prefix of its line's name, weight, copies."""
-    for weight in model.embeddings:
-        yield "", weight, 1
-    for block in model.blocks:
-        for weight in block.weights:
-            yield f"{block.name}.*.", weight, block.count
-    for weight in model.head.weights:
-        if not weight.tied:
-            yield "", weight, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +82,7 @@ class _Steps:
         "extras",
         "gradients",
         "job",
+        "layout",
         "parameters",
         "rebuilt",
         "segments",
@@ -105,19 +92,14 @@ class _Steps:
         "work",
     )  # fmt: skip
 
-    def __init__(self, job: Job, updates: Updates, extras: Extras) -> None:
-        self.job, self.updates, self.extras = job, updates, extras
+    def __init__(self, job: Job, layout: Layout, updates: Updates, extras: Extras) -> None:
+        self.job, self.layout, self.updates, self.extras = job, layout, updates, extras
         self.segments: list[Segment] = []
         self.rebuilt = False
         self.states: Runs = []
         self.temporaries: Runs = []
-        self.parameters = tuple(
-            Parameter(weight, prefix + weight.name, extras.master or dtype_of_weight(job.run, weight), count)
-            for prefix, weight, count in weights_of(job.model)
-            if job.trained(weight)
-        )
-        kept = () if extras.passing else self.parameters
-        self.gradients = [(self._like(Account.GRADIENTS, one, _gradient(job.run, one)), one.count) for one in kept]
+        self.parameters = layout.parameters
+        self.gradients = [] if extras.passing else layout.gradients()
         self.buckets: list[tuple[int, int]] = []
         self.work = job.book.add(
             Line(
@@ -126,24 +108,14 @@ class _Steps:
             )
         )  # fmt: skip
 
-    def _like(self, account: Account, one: Parameter, dtype: DType) -> int:
-        return self.job.book.tensor(account, one.name, one.weight.dims, dtype, ACCUMULATE)
-
     def build(self) -> None:
         """Weights, buffers, master weights, buckets."""
-        job, extras = self.job, self.extras
-        weights = list(weights_of(job.model))
-        parameters = made(job.book, weights, {weight: dtype_of_weight(job.run, weight) for _, weight, _ in weights})
-        lines = [*parameters.lines]
-        lines += [
-            (job.book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers
-        ]
-        if job.model.rotary:
-            half = (Axis(Dim.ROPE_DIM, job.model.rotary.dim // len(FREQUENCIES)),)
-            lines += [
-                (job.book.tensor(Account.BUFFERS, f"rotary_emb.{name}", half, FP32, MODELS), len(job.model.rotary.sets))
-                for name in FREQUENCIES
-            ]
+        job, extras, own = self.job, self.extras, self.layout.own
+        if own is not None:
+            self._add(INIT, own.build())
+            return
+        self._add(INIT, self.layout.building())
+        lines: list[tuple[int, int]] = []
         for account, dtype in ((Account.MASTER, extras.master), (Account.GRADIENTS, extras.main_gradients)):
             if dtype is not None:
                 name = "main gradient of " if account is Account.GRADIENTS else ""
@@ -154,7 +126,7 @@ class _Steps:
         if extras.scaler:
             scalar = (Axis(Dim.ELEMENTS, 1),)
             lines.append((job.book.tensor(Account.OPTIMIZER, SCALER.name, scalar, FP32, SCALER.source), SCALER.tensors))
-        self._add(INIT, [*parameters.before, *births(lines), *parameters.after])
+        self._add(INIT, births(lines))
         if extras.buckets:
             self._add(INIT, [(broadcast_events(job.book, self._sent()), 1)])
             sizes = [elements(one.weight.dims) for one in reversed(self.parameters) for _ in range(one.count)]
@@ -166,7 +138,7 @@ class _Steps:
         found: list[tuple[DType, int]] = []
         for _, group in groupby(weights_of(self.job.model), lambda one: (one[0], one[2])):
             row = list(group)
-            own = [(weight, dtype_of_weight(self.job.run, weight)) for _, weight, _ in row]
+            own = [(weight, self.layout.stored(weight)) for _, weight, _ in row]
             sizes = [(one.dtype, elements(one.dims)) for weight, dtype in own for one in sent_of(weight, dtype)]
             found += sizes * row[0][2]
         return found + [(one.dtype, elements(one.dims)) for one in self.job.model.buffers]
@@ -193,6 +165,11 @@ class _Steps:
                 self.rebuilt = True
                 self._rebuild(f"{name}: forward", kind)
             self._micro(name, kind, not done)
+        own = self.layout.own
+        if own is not None:
+            for moment, runs in own.step(number == 0):
+                self._add(f"{name}: {moment}", runs)
+            return
         if self.updates.clips:
             self._add(f"{name}: {CLIP}", clip_events(self.job.book, self.parameters))
         self._update(name, number == 0)
@@ -242,41 +219,32 @@ def with_workspace(segments: list[Segment], products: Mapping[Events, int], line
     return segments
 
 
-def dtype_of_weight(run: Run, weight: Weight) -> DType:
-    """The dtype in which a weight is kept."""
-    return run.setting.dtype_of(weight)
-
-
-def _gradient(run: Run, one: Parameter) -> DType:
-    """The dtype of a gradient that stays; a module trained whole beside an adapter has that of its own weight."""
-    return one.dtype if one.weight.tuned and one.weight.dtype is None else run.gradients
-
-
-def compose(job: Job, updates: Updates, extras: Extras) -> list[Segment]:
+def compose(job: Job, layout: Layout, updates: Updates, extras: Extras) -> list[Segment]:
     """All segments of a run: building, step 1 (states appear), step 2 (as every later one)."""
-    steps = _Steps(job, updates, extras)
+    steps = _Steps(job, layout, updates, extras)
     steps.build()
-    shared = shared_weights(job.model)
-    # a linear layer's own gradient of a weight that was not cast is a view; a fused head's is a tensor of its own
-    viewed = job.run.setting.autocast in (None, job.run.setting.weights) and job.run.loss not in (CHUNKED, FUSED)
-    account = Account.BACKWARD if viewed else Account.GRADIENTS  # a view cannot become the gradient that stays
-    waiting = {
-        weight: job.book.tensor(account, weight.name, weight.dims, dtype_of_weight(job.run, weight), ACCUMULATE)
-        for weight in shared
-        if job.trained(weight)
-    }
-    leaves = Leaves(True, job.run.gradients, waiting, viewed, extras.passing, _stepping(updates, extras))
-    fresh = micro(job, leaves)
-    again = None
-    if job.run.accumulation > 1 or job.run.keeps_gradients:
-        again = micro(job, replace(leaves, fresh=False))
+    micros = layout.micros(_leaves(job, updates, extras))
     inputs = _inputs(job)
     first_forward = f"{STEPS[0]}: forward"
     steps.segments += [Segment(first_forward, *run) for run in births([(inputs, job.run.batch_tensors)])]
     for number in range(len(STEPS)):
-        first = again if number and job.run.keeps_gradients and again else fresh
-        steps.step(number, (first, again) if job.run.accumulation > 1 and again else (first,))
+        steps.step(number, micros(number > 0))
     return steps.segments
+
+
+def _leaves(job: Job, updates: Updates, extras: Extras) -> Leaves:
+    """What happens to gradients as they arrive, in a micro-batch before which there are none."""
+    shared = shared_weights(job.model)
+    setting = job.run.setting
+    # a linear layer's own gradient of a weight that was not cast is a view; a fused head's is a tensor of its own
+    viewed = setting.autocast in (None, setting.weights) and job.run.loss not in (CHUNKED, FUSED)
+    account = Account.BACKWARD if viewed else Account.GRADIENTS  # a view cannot become the gradient that stays
+    waiting = {
+        weight: job.book.tensor(account, weight.name, weight.dims, setting.weights, ACCUMULATE)
+        for weight in shared
+        if job.trained(weight)
+    }
+    return Leaves(True, job.run.gradients, waiting, viewed, extras.passing, _stepping(updates, extras))
 
 
 def _stepping(updates: Updates, extras: Extras) -> int:

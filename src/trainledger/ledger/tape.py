@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from trainledger.base.dims import Dims, elements
+from trainledger.base.dims import Dim, Dims, elements
 from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.dtypes import DType
@@ -164,3 +164,12 @@ class Tape:
         at = len(self.prims) - 1
         for value in values:
             self.ends[value] = max(self.ends[value], at)
+
+
+def over_vocabulary(dims: Dims) -> bool:
+    """Whether a tensor has an entry per token and word: logits, and what the loss makes of them."""
+    words = tokens = False
+    for axis in dims:
+        words = words or axis.dim is Dim.VOCAB
+        tokens = tokens or axis.dim is Dim.SEQUENCE or axis.dim is Dim.TOKENS
+    return words and tokens

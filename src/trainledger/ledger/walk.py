@@ -12,11 +12,13 @@ Events = list[int]  # storage number + 1 at birth, its negative at death
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A tape after its forward: events, references held by autograd (by storage), and outside values it saved."""
+    """A tape after its forward: events, references held by autograd (by storage), outside values it saved; after how
+    many events each primitive began, and had returned."""
 
     events: Events
     held: dict[int, int]
     outside: frozenset[int]
+    turns: dict[int, tuple[int, int]]
 
 
 def deaths(tape: Tape, kept: frozenset[int]) -> list[list[int]]:
@@ -67,14 +69,18 @@ def run_forward(
     dying = deaths(tape, kept)
     handed = {first: storages for first, _, storages in regions}
     inside = {at for first, last, _ in regions for at in range(first, last)}
+    turns: dict[int, tuple[int, int]] = {}
     for at, prim in enumerate(tape.prims):
         for storage in handed.get(at, ()):
             held[storage] = held.get(storage, 0) + 1
+        began = len(events)
         if at == stop:
+            turns[at] = (began, began)
             if saving:
                 save(tape, prim, held, outside)
             break
         births(prim, store, refs, events)
+        turns[at] = (began, len(events))
         if saving and prim.saves and at not in inside:
             save(tape, prim, held, outside)
         for storage in dying[at]:
@@ -84,7 +90,7 @@ def run_forward(
     if stop is not None:
         safe = {store[value] for value in kept}
         unwind({storage: count for storage, count in refs.items() if storage not in safe}, held, events)
-    return Forward(events, held, frozenset(outside))
+    return Forward(events, held, frozenset(outside), turns)
 
 
 def births(prim: Prim, store: list[int], refs: dict[int, int], events: Events) -> None:

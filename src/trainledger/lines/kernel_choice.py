@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trainledger.facts.dtypes import BF16, FP16, FP32, DType
 from trainledger.facts.kernels_attention import (
+    FLASH_REPEATS,
     GROUPING,
     HEADS,
     OLD_EFFICIENT,
@@ -22,7 +23,7 @@ from trainledger.facts.versions import at_least
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One call of attention. `word`: the plan's (None: not known); `dtype` and `head` (elements) of the queries;
-    `grouped`: fewer key than query heads; `deprioritised`: the environment sets cuDNN back.
+    `grouped`: fewer key than query heads; `family`: the model's type; `deprioritised`: the environment sets cuDNN back.
 
     Releases and architecture may be empty: the newest, and one where flash runs.
     """
@@ -37,6 +38,7 @@ class Asked:
     architecture: str = ""
     deprioritised: bool = False
     transformers: str = ""
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def choose(asked: Asked) -> Choice:
     """The kernel of a call in training. Sources: the rows of `facts.kernels_attention`."""
     row = WORDS[asked.word or "sdpa"]
     if len(row.kernels) == 1 and row.kernels[0] is not Kernel.MATH:
-        repeats = asked.grouped and row.kernels[0] is Kernel.EAGER
+        repeats = asked.grouped and (row.kernels[0] is Kernel.EAGER or _flash_repeats(asked))
         return Choice(row.kernels[0], repeats, repeats)
     repeats = asked.grouped and not _handed_grouped(asked)
     grouped = asked.grouped and not repeats
@@ -88,6 +90,11 @@ def _handed_grouped(asked: Asked) -> bool:
     new = at_least(asked.torch, GROUPING.torch) and at_least(asked.transformers, GROUPING.transformers)
     small = asked.head <= GROUPING.largest or not at_least(asked.transformers, GROUPING.limited)
     return new and small and not asked.mask
+
+
+def _flash_repeats(asked: Asked) -> bool:
+    until = FLASH_REPEATS.until.get(asked.family)
+    return bool(until and asked.transformers) and not at_least(asked.transformers, until or "")
 
 
 def _takes(asked: Asked, row: Takes, grouped: bool) -> bool:

@@ -25,6 +25,9 @@ class Work(NamedTuple):
     dtype: DType
 
 
+HALVES = ("first", "second")
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """One call of attention: batch, query heads, key heads, queries, keys, head dim (elements), the queries' dtype."""
@@ -159,3 +162,23 @@ def column_sum(rows: int, columns: int, device: Multiprocessors) -> tuple[int, i
         return (0, 0)
     shares = max(min(-(-target // blocks), -(-each // k.least)), -(-each // k.most))
     return (columns * shares * lanes * vector, blocks) if shares > 1 else (0, 0)
+
+
+def whole_sum(size: int, dtype: DType, device: Multiprocessors) -> int:
+    """Partial sums (fp32 elements) that blocks of the device share when all of a tensor is summed into one number.
+
+    0 where one block does it, or where the device is not known. A tensor of more bytes than `COLUMN_SUM.reach` is
+    summed half by half. Source: `facts.kernel_sets.COLUMN_SUM`.
+    """
+    k = COLUMN_SUM
+    if not device.count or not size:
+        return 0
+    while dtype.bytes_of(size) > k.reach:
+        size -= size // len(HALVES)
+    threads = min(_below(max(size // k.vector, 1)), k.threads)
+    each = -(-size // threads)
+    if each < k.most:
+        return 0
+    target = device.count * (device.threads // threads)
+    shares = max(min(target, -(-each // k.least)), -(-each // k.most))
+    return shares if shares > 1 else 0

@@ -19,6 +19,8 @@ class Account(StrEnum):
     OPTIMIZER = "optimizer_states"
     BUFFERS = "buffers"
     BUCKETS = "gradient_buckets"
+    GATHERED = "gathered_weights"
+    REDUCTION = "gradient_reduction"
     INPUTS = "inputs"
     ACTIVATIONS = "activations"
     RECOMPUTED = "recomputed_activations"
@@ -41,7 +43,10 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A tensor of which some number of equal copies is alive at a moment; `unit` bytes each, as allocated."""
+    """A tensor of which some number of equal copies is alive at a moment; `unit` bytes each, as allocated.
+
+    `shards`: ranks that the whole is spread over; `stream`: the CUDA stream on which it is made (0: that of compute).
+    """
 
     account: Account
     name: str
@@ -53,3 +58,4 @@ class Line:
     why: str = ""
     place: Place = Place.DEVICE
     shards: int = 1
+    stream: int = 0

@@ -38,11 +38,12 @@ class ActKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Embed:
     """Rows of a table chosen by token, position or type ids. `per_batch` False: one row set shared by the batch.
-    `fewer`: tokens of the sequence that no id stands for."""
+    `offset`: a number is added to the ids first. `fewer`: tokens of the sequence that no id stands for."""
 
     weight: Weight
     per_batch: bool = True
     ids: str = "input_ids"
+    offset: bool = False
     adapter: LowRank | Tokens | None = None
     fewer: int = 0
 

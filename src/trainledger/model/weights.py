@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from trainledger.base.dims import Dim, Dims, elements
+from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.quantization import QuantKind
 
@@ -63,15 +63,21 @@ class Weight:
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the framework's own tensor: heads, their slots and their width are one dimension of it."""
-        sizes: list[int] = []
+        return tuple(axis.size for axis in self.flat)
+
+    @property
+    def flat(self) -> Dims:
+        """The dims of the framework's own tensor; what it has as one dimension is rows (the first) or columns."""
+        found: list[Axis] = []
         inside = False
         for axis in self.dims:
             if inside and axis.dim in WITHIN_HEADS:
-                sizes[-1] *= axis.size
+                name = Dim.COLUMNS if found[:-1] else Dim.ROWS
+                found[-1] = Axis(name, found[-1].size * axis.size)
             else:
-                sizes.append(axis.size)
+                found.append(axis)
             inside = axis.dim in WITHIN_HEADS
-        return tuple(sizes)
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainledger.base.problems import Problem, nearest
 from trainledger.base.units import parse_count
+from trainledger.facts.option_row import AUTO
 from trainledger.facts.options import OPTION_MAPS, Kind, Row, find_option, option_names
 from trainledger.plan.text import Path, dotted, shown
 
@@ -65,10 +66,12 @@ def _value(path: Path, row: Row, value: Any) -> tuple[Problem | None, Any]:
 
 def _read(kind: Kind, value: Any) -> Any:
     """The value as its kind reads it, or None when it is of another kind."""
-    if kind is Kind.COUNT:
-        return _count(value)
     if kind is Kind.BOOL:
         return value if isinstance(value, bool) else None
+    if kind is Kind.AUTO and value == AUTO:
+        return AUTO
+    if kind in (Kind.COUNT, Kind.AUTO):
+        return _count(value)
     if kind is Kind.NUMBER:
         return value if isinstance(value, int | float) and not isinstance(value, bool) and _finite(value) else None
     if kind is Kind.TEXT:

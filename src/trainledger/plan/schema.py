@@ -113,6 +113,7 @@ _KIND_SCHEMA: dict[Kind, dict[str, Any]] = {
     Kind.NUMBER: {"type": "number"},
     Kind.TEXT: {"type": "string"},
     Kind.TEXTS: {"type": "array", "items": {"type": "string"}},
+    Kind.AUTO: {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]},
     Kind.COUNTS: {"type": "array", "items": {"type": "integer", "minimum": 0}},
     Kind.ANY: {},
 }

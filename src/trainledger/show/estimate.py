@@ -138,6 +138,8 @@ def _amounts(answer: Estimate, view: View, named: References) -> Section:
     peak, steps = answer.peak, answer.steps
     same = "" if peak.moment == steps.moment else f"; within whole steps at {steps.moment}"
     every = f"every rank of {answer.ranks:,}" if answer.ranks > 1 else "the only rank"
+    if answer.ledger.rank is not None and answer.ranks > 1:
+        every = f"rank {answer.ledger.rank:,} of {answer.ranks:,}"
     title = f"Peak: {view.size(peak.allocated.expected)} allocated at {peak.moment}{same}, on {every}"
     return Section(title, (), ("", "low", "expected", "high", "basis", "what it is"), rows, (1, 2, 3))
 

@@ -21,7 +21,7 @@ from trainledger.model.layered import (
     table,
 )
 from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear, project
-from trainledger.model.program import ActKind, Attention, Block, Head, Model, Op, Role, Scale, View
+from trainledger.model.program import ActKind, Attention, Block, Embed, Head, Model, Op, Role, Scale, View
 
 MLP = ("fc1", "activation_fn", "fc2")
 
@@ -108,7 +108,13 @@ def build(keys: Keys) -> Model:
         family="opt",
         prologue=(
             looked_up(f"{prefix}.embed_tokens", words, "inputs_embeds"),
-            looked_up(f"{prefix}.embed_positions", positions, "pos_embeds", "position_ids"),
+            Op(
+                f"{prefix}.embed_positions",
+                Embed(positions, ids="position_ids", offset=True),
+                ("position_ids",),
+                ("pos_embeds",),
+                hidden,
+            ),
             *wider,
             summed(f"{prefix}.embeddings", ("inputs_embeds", "pos_embeds"), "h", hidden),
         ),

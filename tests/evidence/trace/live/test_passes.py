@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from trainledger.evidence.trace.live import passes  # noqa: E402
 from trainledger.evidence.trace.live.attention import AttentionSite  # noqa: E402
 from trainledger.evidence.trace.live.session import FORWARD, INIT, Session, Where  # noqa: E402
 from trainledger.evidence.trace.record import Birth  # noqa: E402
@@ -47,6 +48,26 @@ def test_layer_norm_keeps_fp32_statistics() -> None:
         return lambda: F.layer_norm(x, (8,), w, w)
 
     assert [(one.dtype, one.shape) for one in births(code)[1:]] == [("float32", (4, 1))] * 2
+
+
+def test_gradients_of_norms_are_laid_out_anew() -> None:
+    """Also of an input that is a view by head: the product before it then needs no copy, or does."""
+    x, w = torch.empty((2, 4, 6, 8), device="meta").transpose(1, 2), torch.empty(8, device="meta")
+    assert passes.layer_norm_backward(x, x, (8,), None, None, w, w, (True,) * 3)[0].is_contiguous()
+    assert passes.fused_rms_norm_backward(x, x, (8,), None, w, (True, True))[0].is_contiguous()
+    assert passes.fused_rms_norm(x, (8,), w, None)[0].is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_grouped_products_take_any_float(dtype: Any) -> None:
+    def code() -> Any:
+        x = torch.empty((16, 8), dtype=dtype, requires_grad=True)
+        w = torch.empty((4, 8, 32), dtype=dtype, requires_grad=True)
+        ends = torch.empty(4, dtype=torch.int32)
+        return lambda: torch._grouped_mm(x, w, ends).sum().backward()
+
+    made = [one.shape for one in births(code) if one.op == "_grouped_mm"]
+    assert made == [(16, 32), (4, 8, 32), (16, 8)]
 
 
 @pytest.mark.parametrize(("release", "fused"), [("2.7.1", False), ("2.13.0", True)])

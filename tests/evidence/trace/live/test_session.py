@@ -49,18 +49,19 @@ def model_of(config: dict[str, Any], recompute: bool | None, device: str) -> Any
     return model
 
 
-def steps(model: Any, ids: Any, session: Session | None) -> Any:
-    """The script: what it returns it still holds."""
+def steps(model: Any, ids: Any, session: Session | None, micros: int = 1) -> Any:
+    """The script, of that many micro-batches a step: what it returns it still holds."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     loss = None
     for step in range(1, STEPS + 1):
-        if session:
-            session.enter(FORWARD, step)
-        loss = model(input_ids=ids, labels=ids).loss
-        if session:
-            session.forwarded()
-            session.enter(BACKWARD, step)
-        loss.backward()
+        for _ in range(micros):
+            if session:
+                session.enter(FORWARD, step)
+            loss = model(input_ids=ids, labels=ids).loss / micros
+            if session:
+                session.forwarded()
+                session.enter(BACKWARD, step)
+            loss.backward()
         if session:
             session.backwarded()
             session.enter(OPTIMIZER, step)
@@ -69,7 +70,7 @@ def steps(model: Any, ids: Any, session: Session | None) -> Any:
     return loss, optimizer
 
 
-def traced(config: dict[str, Any], recompute: bool | None) -> Record:
+def traced(config: dict[str, Any], recompute: bool | None, micros: int = 1) -> Record:
     session = Session(Where(AttentionSite()))
     model = model_of(config, recompute, "meta")
     without_storage(model, session.mode)
@@ -77,7 +78,7 @@ def traced(config: dict[str, Any], recompute: bool | None) -> Record:
         session.enter(INIT)
         session.adopt(model)
         ids = session.tensor("ids", (BATCH, SEQUENCE))
-        session.keep(steps(model, ids, session))
+        session.keep(steps(model, ids, session, micros))
     return session.record()
 
 
@@ -91,7 +92,7 @@ def one_thread() -> Any:
         torch.set_num_threads(threads)
 
 
-def unwatched(config: dict[str, Any], recompute: bool | None) -> list[int]:
+def unwatched(config: dict[str, Any], recompute: bool | None, micros: int) -> list[int]:
     """Sizes of the CPU allocator's own events of the same script, on real tensors, no mode active."""
     model = model_of(config, recompute, "cpu")
     ids = torch.zeros((BATCH, SEQUENCE), dtype=torch.int64)
@@ -99,7 +100,7 @@ def unwatched(config: dict[str, Any], recompute: bool | None) -> list[int]:
         stack.enter_context(one_thread())
         stack.enter_context(like_cuda(AttentionSite()))
         profile = stack.enter_context(torch.profiler.profile(profile_memory=True))
-        kept = steps(model, ids, None)
+        kept = steps(model, ids, None, micros)
     del kept
     events = profile.profiler.kineto_results.events()
     memory = [(e.start_ns(), place, e.nbytes()) for place, e in enumerate(events) if e.name() == "[memory]"]
@@ -125,15 +126,17 @@ def peak(sizes: list[int]) -> int:
     return most
 
 
-CASES = [(name, recompute) for name in ("llama", "gpt2", "qwen3") for recompute in (None, False, True)]
+CASES = [(name, recompute, 1) for name in ("llama", "gpt2", "qwen3") for recompute in (None, False, True)]
+CASES += [("llama", None, 2), ("gpt2", None, 2)]
 CONFIGS = {"llama": LLAMA, "gpt2": GPT2, "qwen3": QWEN3}
 
 
-@pytest.mark.parametrize(("name", "recompute"), CASES)
-def test_events_are_those_of_the_allocator(name: str, recompute: bool | None) -> None:
+@pytest.mark.parametrize(("name", "recompute", "micros"), CASES)
+def test_events_are_those_of_the_allocator(name: str, recompute: bool | None, micros: int) -> None:
     """Every event, in order (a CPU kernel's own temporaries come and go between two of them), and the peak, to the
     byte."""
-    real, ours = unwatched(CONFIGS[name], recompute), own_events(traced(CONFIGS[name], recompute))
+    real = unwatched(CONFIGS[name], recompute, micros)
+    ours = own_events(traced(CONFIGS[name], recompute, micros))
     place = 0
     for size in ours:
         skipped = 0

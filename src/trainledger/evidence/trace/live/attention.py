@@ -24,6 +24,7 @@ from trainledger.lines.kernel_choice import Asked, choose
 from trainledger.lines.kernel_work import Shape, Work, attention_backward, attention_forward, up
 
 aten = torch.ops.aten
+pad = torch.nn.functional.pad
 FORWARD = {
     "_scaled_dot_product_flash_attention": Kernel.FLASH,
     "_scaled_dot_product_efficient_attention": Kernel.EFFICIENT,
@@ -88,6 +89,8 @@ def sdpa(site: AttentionSite) -> Callable[..., Any]:
         kernel = site.kernel_of(query, mask, dropout, grouped)
         site.calls[kernel.value] += 1
         mask = additive(mask, query.dtype)
+        if mask is not None and kernel is Kernel.EFFICIENT:
+            mask = padded(mask, site.torch)  # which takes the place of the other one
         call = Call(site, (query, key, value), mask, dropout, causal)
         if kernel in (Kernel.FLASH, Kernel.PACKAGE):
             return call.flash(scale)
@@ -119,21 +122,18 @@ class Call:
     def flash(self, scale: float | None) -> Any:
         """The flash kernel; head dims that it does not take are padded."""
         width = self.qkv[0].shape[-1]
-        pad, qkv = -width % FLASH.pad, self.qkv
-        if pad:
-            query, key, value = (torch.nn.functional.pad(t, [0, pad]) for t in qkv)
+        more, qkv = -width % FLASH.pad, self.qkv
+        if more:
+            query, key, value = (pad(t, [0, more]) for t in qkv)
             qkv = (query, key, value)
         scale = 1 / math.sqrt(width) if scale is None else scale
         out = aten._scaled_dot_product_flash_attention(*qkv, self.dropout, self.causal, False, scale=scale)[0]
-        return out[..., :width] if pad else out
+        return out[..., :width] if more else out
 
     def efficient(self, scale: float | None) -> Any:
-        """The memory-efficient kernel; its mask is padded, then seen by every head."""
+        """The memory-efficient kernel; its mask is seen by every head."""
         query, key, value = self.qkv
-        mask = self.mask
-        if mask is not None:
-            step = EFFICIENT.aligned if at_least(self.site.torch, EFFICIENT.since) else EFFICIENT.old_aligned
-            mask = aligned(mask, step).expand(*query.shape[:-1], key.shape[-2])
+        mask = None if self.mask is None else self.mask.expand(*query.shape[:-1], key.shape[-2])
         op = aten._scaled_dot_product_efficient_attention
         return op(query, key, value, mask, self.needs, self.dropout, self.causal, scale=scale)[0]
 
@@ -151,12 +151,13 @@ def additive(mask: Any, dtype: Any) -> Any:
     return torch.where(mask, 0.0, torch.scalar_tensor(-math.inf, dtype=dtype))
 
 
-def aligned(mask: Any, step: int) -> Any:
-    """The efficient kernel's view of a mask: rows padded to a multiple of `step` elements."""
+def padded(mask: Any, release: str) -> Any:
+    """The efficient kernel's view of a mask: rows padded to a multiple of as many elements as its release wants."""
+    step = EFFICIENT.aligned if at_least(release, EFFICIENT.since) else EFFICIENT.old_aligned
     if mask.stride(-1) == 1 and all(one % step == 0 for one in mask.stride()[:-1]):
         return mask
     width = mask.shape[-1]
-    return torch.nn.functional.pad(mask, [0, step - width % step])[..., :width]
+    return pad(mask, [0, step - width % step])[..., :width]
 
 
 def by_token(tensor: Any) -> Any:

@@ -8,6 +8,7 @@
 - autocast: CUDA's lists differ from a CPU's: see `autocast`.
 - gradients: silu and mish have a backward kernel on CUDA; under this label they have one too.
 - foreach: CUDA is among the devices whose optimizers run by foreach kernels when nothing is said.
+- grouped products (experts): of any float dtype, where the shape rule for tensors without storage takes bf16 alone.
 - masks: Transformers takes tensors without storage for a graph capture and builds masks; here it does not.
 """
 
@@ -35,15 +36,13 @@ FUSED_RMS = "2.8"
 def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """Output in the input's dtype; mean and rstd in fp32, one each a row."""
     rows = (*x.shape[: x.dim() - len(shape)], *([1] * len(shape)))
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    return out, torch.empty(rows, dtype=_wide(x)), torch.empty(rows, dtype=_wide(x))
+    return _contiguous(x), torch.empty(rows, dtype=_wide(x)), torch.empty(rows, dtype=_wide(x))
 
 
 def layer_norm_backward(grad: Any, x: Any, *rest: Any) -> Any:
     """Gradients of the input and, where wanted, of weight and bias. Arguments: as the operation's schema has them."""
     *_, weight, bias, wanted = rest
-    like = (x, weight, bias)
-    return tuple(torch.empty_like(t) if want and t is not None else None for t, want in zip(like, wanted, strict=True))
+    return _gradients((x, weight, bias), wanted)
 
 
 def rms_norm(x: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Any:
@@ -80,14 +79,23 @@ class FusedRmsNorm(torch.autograd.Function):  # type: ignore[misc]
 def fused_rms_norm(x: Any, shape: Any, weight: Any, eps: float | None) -> Any:
     """Output, and rstd in fp32, one a row."""
     rows = (*x.shape[: x.dim() - len(shape)], *([1] * len(shape)))
-    return torch.empty_like(x), torch.empty(rows, dtype=_wide(x))
+    return _contiguous(x), torch.empty(rows, dtype=_wide(x))
 
 
 def fused_rms_norm_backward(grad: Any, x: Any, *rest: Any) -> Any:
     """Gradients of the input and, where wanted, of the weight. Arguments: as the operation's schema has them."""
     *_, weight, wanted = rest
-    like = (x, weight)
-    return tuple(torch.empty_like(t) if want and t is not None else None for t, want in zip(like, wanted, strict=True))
+    return _gradients((x, weight), wanted)
+
+
+def _contiguous(x: Any, dtype: Any = None) -> Any:
+    """What a kernel makes that lays its result out anew, whatever the layout of its input."""
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+
+
+def _gradients(like: tuple[Any, ...], wanted: Any) -> tuple[Any, ...]:
+    """Gradients of a norm's input and parameters. Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (v2.13)."""
+    return tuple(_contiguous(t) if want and t is not None else None for t, want in zip(like, wanted, strict=True))
 
 
 def _wide(x: Any) -> Any:
@@ -116,11 +124,21 @@ def softmax(name: str) -> Callable[..., Any]:
 
 
 def _softmax(x: Any, dim: int, wide: bool) -> Any:
-    return torch.empty_like(x, dtype=torch.float32 if wide else x.dtype, memory_format=torch.contiguous_format)
+    return _contiguous(x, torch.float32 if wide else x.dtype)
 
 
 def _softmax_backward(grad: Any, out: Any, dim: int, dtype: Any) -> Any:
-    return torch.empty_like(grad, dtype=dtype, memory_format=torch.contiguous_format)
+    return _contiguous(grad, dtype)
+
+
+def grouped_product(a: Any, b: Any, offsets: Any = None, bias: Any = None, dtype: Any = None) -> Any:
+    """Matrices multiplied by group, which `offsets` end: [rows, in] x [groups, in, out], or its gradients' products.
+
+    Of any float dtype, as on a device; PyTorch's rule of shapes takes bf16 alone. Source:
+    aten/src/ATen/native/GroupedMMUtils.h, create_grouped_gemm_output_tensor (v2.13).
+    """
+    groups = (a.shape[:-2] or offsets.shape) if a.dim() == b.dim() else ()
+    return torch.empty((*groups, a.shape[-2], b.shape[-1]), dtype=dtype or a.dtype)
 
 
 def handlers(site: AttentionSite) -> Mapping[Any, Callable[..., Any]]:
@@ -135,6 +153,7 @@ def handlers(site: AttentionSite) -> Mapping[Any, Callable[..., Any]]:
         aten._log_softmax.default: _softmax,
         aten._softmax_backward_data.default: _softmax_backward,
         aten._log_softmax_backward_data.default: _softmax_backward,
+        aten._grouped_mm.default: grouped_product,
     }
 
 

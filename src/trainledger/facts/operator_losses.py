@@ -1,0 +1,85 @@
+"""Losses of published operator benchmarks: what their scripts and kernels do, by release or by measurement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Distributions:
+    """Liger's benchmark of the Jensen-Shannon divergence. From `rows_since` on the baseline takes the mixture's
+    logarithm twice and sums by rows; from `divided_until` on the kernel itself divides by the number of rows; from
+    `drawn_since` on the benchmark hands in a random gradient of the loss instead of 1."""
+
+    rows_since: str
+    divided_until: str
+    drawn_since: str
+    source: Source
+
+
+DISTRIBUTIONS = Distributions(
+    "0.4.0",
+    "0.4.0",
+    "0.8.0",
+    Source(
+        "Liger-Kernel",
+        "benchmark/scripts/benchmark_jsd.py, TorchJSD; liger_kernel/ops/jsd.py, jsd_forward; benchmark/scripts/"
+        "utils.py, run_memory_benchmark (commits 8e2f3a47, 24a7efca, 8ef203a4)",
+        "0.3.1 to 0.8.0",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPreference:
+    """Liger's chunked preference loss as Inductor compiles it: one pair of sequences a chunk.
+
+    `likelihood`: the chosen half's negative log-likelihood is part of the loss. `in_place`: the gradient of the logits
+    takes the logits' own buffer. `weighted`: the baseline multiplies the likelihood by a number.
+    """
+
+    likelihood: bool
+    in_place: bool
+    weighted: bool
+    source: Source
+
+
+def _preference(name: str, release: str) -> Source:
+    return Source(
+        "Liger-Kernel; PyTorch Inductor's program for it",
+        f"liger_kernel/chunked_loss/{name}_loss.py, fused_linear_preference.py; buffers of the generated call()",
+        f"{release}; torch 2.5.1",
+    )
+
+
+COMPILED_PREFERENCES: dict[str, CompiledPreference] = {
+    "fused_linear_orpo_loss": CompiledPreference(True, False, False, _preference("orpo", "0.4.0")),
+    "fused_linear_cpo_loss": CompiledPreference(True, False, True, _preference("cpo", "0.4.1")),
+    "fused_linear_simpo_loss": CompiledPreference(False, True, True, _preference("simpo", "0.4.1")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What torch.compile keeps of a benchmark's sweep over batch sizes: the call that compiles for its second size
+    (`sequences`) ends in a reference cycle that no collection reaches before the process ends. It holds the weight, its
+    gradient, the loss, the inputs and their gradient, a chunk of `chunk` sequences, and both their targets."""
+
+    sequences: int
+    chunk: int
+    source: Source
+
+
+LEFT_BEHIND = LeftBehind(
+    4,
+    2,
+    Source(
+        "Liger-Kernel benchmarks; PyTorch Dynamo",
+        "benchmark/scripts/benchmark_{orpo,cpo,simpo}_loss.py, x_values from 2 on, speed measured first; what was left "
+        "was listed with gc.get_objects() after those calls on a CPU (CPO and SimPO: this call's; ORPO: also the first "
+        "call's, which its published rows do not show)",
+        "torch 2.5.1",
+    ),
+)

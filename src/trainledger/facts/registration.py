@@ -1,0 +1,97 @@
+"""The order in which model classes of Transformers register a layer's parameters, where it is not that of their use.
+
+What is flattened, cut or gathered over all parameters follows `model.parameters()`, and so this order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The first parts of parameters' names in their order, for these families. The longest that fits counts; names that
+    none fits come last, in the order of their use. `early`: what stands behind the layers and is registered before."""
+
+    families: tuple[str, ...]
+    order: tuple[str, ...]
+    source: Source
+    early: str = ""
+
+
+def _classes(families: str) -> Source:
+    return Source("Transformers model classes", f"transformers/models/{families}/modeling_*.py, __init__", "5.24.0")
+
+
+REGISTRATIONS: tuple[Registration, ...] = (
+    Registration(
+        (
+            "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text",
+            "cohere", "cohere2", "glm", "glm4", "granite", "olmo2", "olmoe", "smollm3", "starcoder2", "phi",
+        ),
+        (
+            "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.dense",
+            "self_attn.q_norm", "self_attn.k_norm", "mlp.gate.", "mlp.experts", "mlp", "input_layernorm",
+            "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+            "post_self_attn_layernorm", "post_mlp_layernorm",
+        ),
+        _classes("{llama,qwen2,qwen3,gemma2,cohere,glm4,olmo2,phi,...}"),
+    ),
+    Registration(
+        ("phi3",),
+        ("self_attn.o_proj", "self_attn", "mlp", "input_layernorm", "post_attention_layernorm"),
+        _classes("phi3"),
+    ),
+    Registration(
+        ("opt",),
+        (
+            "self_attn.k_proj", "self_attn.v_proj", "self_attn.q_proj", "self_attn.out_proj", "self_attn_layer_norm",
+            "fc1", "fc2", "final_layer_norm",
+        ),
+        _classes("opt"),
+        "model.decoder.final_layer_norm",
+    ),
+    Registration(
+        ("gpt_neox",),
+        ("input_layernorm", "post_attention_layernorm", "attention", "mlp"),
+        _classes("gpt_neox"),
+    ),
+    Registration(("gpt-oss",), ("self_attn.sinks", "self_attn", "mlp"), _classes("gpt_oss")),
+    Registration(
+        ("bert",),
+        (
+            "bert.embeddings.word", "bert.embeddings.position", "bert.embeddings.token_type", "bert.embeddings",
+            "cls.predictions.bias", "cls",
+        ),
+        _classes("bert"),
+    ),
+    Registration(
+        ("roberta",),
+        (
+            "roberta.embeddings.word", "roberta.embeddings.token_type", "roberta.embeddings.LayerNorm",
+            "roberta.embeddings.position", "lm_head.bias", "lm_head",
+        ),
+        _classes("roberta"),
+    ),
+)  # fmt: skip
+
+
+def rank_in(family: str, name: str) -> int:
+    """Where a parameter of this name stands among those of its layer: a key to sort by, stable for equal ones."""
+    row = _row(family)
+    if row is None:
+        return 0
+    fitting = [(len(start), at) for at, start in enumerate(row.order) if name.startswith(start)]
+    return max(fitting)[1] if fitting else len(row.order)
+
+
+def is_early(family: str, name: str) -> bool:
+    """Whether a parameter that stands behind the layers is registered before them."""
+    row = _row(family)
+    return row is not None and bool(row.early) and name.startswith(row.early)
+
+
+def _row(family: str) -> Registration | None:
+    return next((one for one in REGISTRATIONS if family in one.families), None)

@@ -1,0 +1,110 @@
+"""How data-parallel strategies shard: releases from which they act otherwise, and their padding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+from trainledger.facts.versions import at_least
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Numbers of the streams, beside that of compute (0), on which casts, gathers and reductions make their tensors."""
+
+    cast: int
+    gather: int
+    reduce: int
+
+
+@dataclass(frozen=True, slots=True)
+class PerParameter:
+    """FSDP2. Releases of torch: from `root` on an explicit reshard_after_forward holds for the root as well; from
+    `inputs` on a reduce-scatter's input stays until the next one is made; from `outputs` on an all-reduce's input that
+    was cast stays until backward ends."""
+
+    root: str
+    inputs: str
+    outputs: str
+    streams: Streams
+    source: Source
+
+
+FSDP2 = PerParameter(
+    "2.8",
+    "2.5",
+    "2.6",
+    Streams(1, 1, 2),
+    Source(
+        "PyTorch fully_shard",
+        "torch/distributed/fsdp/_fully_shard/{_fsdp_param_group,_fsdp_collectives,_fsdp_state}.py",
+        "v2.4 to v2.13; pytorch #129721, #140044, #154704",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnUnits:
+    """From this release of accelerate on the embedding, and the last norm with the head, are units of their own."""
+
+    package: str
+    since: str
+    source: Source
+
+
+OWN_UNITS = OwnUnits(
+    "accelerate", "1.14", Source("accelerate, fsdp2_prepare_model", "accelerate/utils/fsdp_utils.py (#4015)", "1.14.0")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatParameter:
+    """FSDP1. Where a unit's parameters keep their own names (`use_orig_params`), each begins at a multiple of
+    `alignment` bytes of the flat parameter."""
+
+    alignment: int
+    streams: Streams
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenHook:
+    """A frozen FSDP1 unit inside a reentrant checkpoint: the hook that frees its gathered weights holds the detached
+    input and its gradient until the whole backward ends. From these releases of Transformers on (by model type, or for
+    all others) the checkpoint lies inside the layer, so that the unit's input is no leaf and nothing is held."""
+
+    inside: Mapping[str, str]
+    others: str
+    source: Source
+
+    def holds(self, family: str, transformers: str) -> bool:
+        """Whether the checkpoint lies outside the unit."""
+        return bool(transformers) and not at_least(transformers, self.inside.get(family, self.others))
+
+
+HOOK = FrozenHook(
+    dict.fromkeys(("llama", "mistral", "qwen2"), "4.52"),
+    "4.53",
+    Source(
+        "PyTorch FullyShardedDataParallel, _register_post_backward_reshard_only_hook",
+        "torch/distributed/fsdp/_runtime_utils.py, torch/autograd/graph.py (register_multi_grad_hook); "
+        "transformers/modeling_layers.py (GradientCheckpointingLayer)",
+        "v2.4 to v2.13; 4.51.3, 4.52.4",
+    ),
+)
+FIRST, SECOND = 1, 2  # versions of FSDP
+VERSIONS = (FIRST, SECOND)
+# The values of FSDP's own settings that are known, in any case of letters.
+WORDS = {
+    "sharding_strategy": ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"),
+    "backward_prefetch": ("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"),
+    "auto_wrap_policy": ("TRANSFORMER_BASED_WRAP", "NO_WRAP"),
+}
+FSDP1 = FlatParameter(
+    16,
+    Streams(1, 2, 3),
+    Source(
+        "PyTorch FullyShardedDataParallel", "torch/distributed/fsdp/{_flat_param,_runtime_utils}.py", "v2.4 to v2.13"
+    ),
+)

@@ -1,0 +1,297 @@
+"""What FSDP1 (FullyShardedDataParallel) allocates around the pieces of a micro-batch: flat weights, flat gradients.
+
+A unit's weights are one flat parameter; its gather is one flat tensor that they view, and the unit's gradients are
+joined in one before they are reduced.
+Source: torch/distributed/fsdp/_runtime_utils.py, _flat_param.py (v2.4 to v2.13). Allocated bytes follow the order of
+these calls; streams move only what is reserved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.dtypes import DType
+from trainledger.facts.sharding import FSDP1, HOOK
+from trainledger.ledger.blocks import Arrived, Walked
+from trainledger.ledger.book import Book, Made
+from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
+from trainledger.lines.line import Account
+from trainledger.lines.shards import rows_of
+from trainledger.lines.stream import Events
+from trainledger.model.program import Weight
+from trainledger.model.quantised import sent_of
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """FSDP1's settings: ranks of one shard group (1: weights stay whole on every rank); dtypes of shards, of what is
+    gathered, of reductions; whether parameters keep their own names; whether layers stay gathered after forward;
+    whether the next unit is gathered while one runs forward, and backward, there before or after its reduction;
+    whether layers are recomputed by a forward of their own (reentrant). `mixed`: all is gathered in one dtype, else
+    every unit in its own. `hidden`: a layer's input, where hooks of frozen units hold it to the end of backward."""
+
+    ranks: int
+    stored: DType
+    compute: DType
+    reduce: DType
+    named: bool
+    keeps: bool
+    forward: bool
+    early: bool
+    late: bool
+    reentrant: bool
+    mixed: bool
+    hidden: tuple[Dims, DType] | None = None
+
+    def kept(self, unit: Unit) -> DType:
+        """The dtype of a unit's shards."""
+        return unit.dtype or self.stored
+
+    def read(self, unit: Unit) -> DType:
+        """The dtype in which a unit is gathered."""
+        return self.compute if self.mixed else self.kept(unit)
+
+    def sums(self, unit: Unit) -> DType:
+        """The dtype in which a unit's gradients are reduced."""
+        return self.reduce if self.mixed else self.kept(unit)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every rank stores all of a unit (NO_SHARD)."""
+        return self.ranks == 1
+
+    def length(self, unit: Unit, weight: Weight) -> int:
+        """Elements of a weight in its unit's flat parameter; of a quantised one its codes, as elements of its dtype."""
+        if weight.packed is None:
+            return weight.elements
+        codes = sent_of(weight, self.stored)[0]
+        size = codes.dtype.bytes_of(elements(codes.dims)) * codes.copies
+        return rows_of(size, self.kept(unit).bytes_of(1))
+
+    def offsets(self, unit: Unit) -> Iterator[tuple[Member, int]]:
+        """Every weight of the flat parameter with where it begins (elements)."""
+        step = max(FSDP1.alignment // self.read(unit).bytes_of(1), 1) if self.named else 1
+        start = 0
+        for member in unit.members:
+            start = rows_of(start, step) * step
+            yield member, start
+            start += self.length(unit, member.weight)
+
+    def size(self, unit: Unit) -> int:
+        """Elements of the unit's flat parameter, padded so that every rank holds as many."""
+        return self.part(unit) * self.ranks
+
+    def part(self, unit: Unit) -> int:
+        """Elements that one rank holds."""
+        member, start = list(self.offsets(unit))[-1]
+        return rows_of(start + self.length(unit, member.weight), self.ranks)
+
+    def pieces(self, unit: Unit, rank: int = 0) -> Iterator[tuple[Member, int]]:
+        """Elements of every weight that lie in this rank's part."""
+        length = self.part(unit)
+        first = rank * length
+        for member, start in self.offsets(unit):
+            inside = min(start + self.length(unit, member.weight), first + length) - max(start, first)
+            if inside > 0:
+                yield member, inside
+
+
+class Stay:
+    """What stays from one micro-batch to the next: whole flat gradients, by unit (lines); reduced ones, by unit; units
+    whose weights are gathered."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[Key, int] = {}
+        self.reduced: dict[Key, int] = {}
+        self.open: set[Key] = set()
+
+
+class Fsdp1(UnitHooks):
+    """One micro-batch. `sync`: gradients are reduced in it; `anew`: the reduced ones of the step before go first."""
+
+    def __init__(self, book: Book, units: Units, how: Flat, stay: Stay, flags: tuple[bool, bool]) -> None:
+        super().__init__(units)
+        self.lines, self.how, self.stay = FlatLines(book, how), how, stay
+        self.sync, self.anew = flags
+        self.held: list[int] = []
+
+    # ---- the order of calls
+
+    def ahead(self, at: int) -> Events:
+        """Gather what the piece reads."""
+        events: list[int] = []
+        if at == 0:
+            if self.anew:  # set to none only now, for the optimizer sees views of them
+                events += [-line - 1 for line in self.stay.reduced.values()]
+                self.stay.reduced.clear()
+            events += self._unshard(ROOT_KEY)
+        events += self._each(self._unshard, at)
+        return (*events, *(self._each(self._unshard, at + 1) if self.how.forward else ()))
+
+    def passed(self, at: int) -> Events:
+        """Let go of what the piece read."""
+        own = [] if self.how.keeps else self._each(self._reshard, at)
+        return (*own, *(self._reshard(ROOT_KEY) if at == self.units.last and self.how.whole else ()))
+
+    def behind(self, at: int) -> Events:
+        """Gather what the piece's backward reads, and the next."""
+        root = self._unshard(ROOT_KEY) if at == self.units.last else []
+        return (*root, *self._each(self._unshard, at), *(self._next(at) if self.how.early else ()))
+
+    def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
+        """A layer that is recomputed is let go and gathered once more."""
+        if self.how.reentrant and 0 < at < self.units.last:  # the recompute is a forward of its own
+            events = (*self._each(self._reshard, at), *self._each(self._unshard, at))
+            return {walked.again: events} if events else {}
+        return {}
+
+    def done(self, at: int, arrived: tuple[Arrived, ...]) -> Events:
+        """Deal with a layer's gradients; a frozen unit's hook holds its input, and with it the gradient of that."""
+        events = super().done(at, arrived)
+        frozen = any(not one.tuned for one in (unit.members[0].weight for unit in self.units.own.get(at, ())))
+        if self.how.hidden is None or not frozen or not 0 < at < self.units.last:
+            return events
+        held = [self.lines.hidden(self.how.hidden, "input of a layer")]
+        if at + 1 < self.units.last:  # what this layer was handed is the gradient of the next one's input
+            held.append(self.lines.hidden(self.how.hidden, "gradient of the input of a layer"))
+        self.held += held
+        return (*events, *(line + 1 for line in held))
+
+    def ended(self) -> Events:
+        """Reduce what is left; what hooks held goes as they are removed."""
+        held, self.held = self.held, []
+        return (*super().ended(), *(-line - 1 for line in held))
+
+    def _each(self, run: Callable[[Key], list[int]], at: int) -> list[int]:
+        return [event for key in self.units.keys(at) for event in run(key)]
+
+    # ---- one unit
+
+    def _next(self, at: int) -> list[int]:
+        return [] if self.how.reentrant else self._each(self._unshard, at - 1)
+
+    def _unshard(self, key: Key) -> list[int]:
+        """Cast the shard, gather it; what every rank stores whole is only cast."""
+        unit, how = self.units.unit(key), self.how
+        if unit is None or key in self.stay.open:
+            return []
+        self.stay.open.add(key)
+        whole = self.lines.whole(unit) + 1
+        if how.kept(unit) == how.read(unit):
+            return [] if how.whole else [whole]
+        if how.whole:
+            return [whole]
+        cast = self.lines.cast(unit) + 1
+        return [cast, whole, -cast]
+
+    def _reshard(self, key: Key) -> list[int]:
+        unit = self.units.unit(key)
+        if unit is None or key not in self.stay.open:
+            return []
+        self.stay.open.discard(key)
+        stores = self.how.whole and self.how.kept(unit) == self.how.read(unit)
+        return [] if stores else [-self.lines.whole(unit) - 1]
+
+    def reduce(self, key: Key) -> list[int]:
+        """Join a unit's gradients, keep them whole or reduce them to this rank's part."""
+        unit, arrived = self.units.unit(key), self.arrived.pop(key, [])
+        if unit is None or not arrived:
+            return self._reshard(key)
+        flat = self.lines.joined(unit)
+        events = [flat + 1, *(-one.line - 1 for one in arrived)]
+        if key in self.stay.waiting:
+            events.append(-flat - 1)
+        if self.sync or not self.how.keeps:
+            events += self._reshard(key)
+        events += self._next(key[0]) if self.how.late else []
+        if not self.sync:
+            self.stay.waiting[key] = flat
+            return events
+        self.stay.waiting.pop(key, None)
+        return events + self._to_part(unit, key, flat)
+
+    def _to_part(self, unit: Unit, key: Key, flat: int) -> list[int]:
+        how, lines = self.how, self.lines
+        used, events, reduce = [flat], list[int](), how.sums(unit)
+        if reduce != how.read(unit):
+            used.append(lines.to_reduce(unit))
+            events.append(used[-1] + 1)
+        kept = lines.gradient(unit)
+        if not how.whole and reduce != how.kept(unit):
+            out = lines.reduced(unit)
+            events += [out + 1, kept + 1, -out - 1]
+        elif not how.whole or reduce != how.kept(unit):
+            events.append(kept + 1)
+        else:  # the last of the casts is what stays
+            events += [-used.pop() - 1, kept + 1]
+        if key in self.stay.reduced:
+            events.append(-kept - 1)
+        self.stay.reduced[key] = kept
+        return events + [-line - 1 for line in reversed(used)]
+
+
+class FlatLines:
+    """The lines of a unit's flat tensors."""
+
+    def __init__(self, book: Book, how: Flat) -> None:
+        self.book, self.how = book, how
+
+    def cast(self, unit: Unit) -> int:
+        """The shard in the dtype in which it is gathered."""
+        name = f"cast of the shard of {unit.name}"
+        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.read(unit), FSDP1.streams.cast))
+
+    def whole(self, unit: Unit) -> int:
+        """The gathered flat parameter."""
+        name = f"gathered weights of {unit.name}"
+        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.read(unit), FSDP1.streams.gather))
+
+    def joined(self, unit: Unit) -> int:
+        """All gradients of a unit in one tensor."""
+        name = f"gradients of {unit.name}, joined"
+        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.read(unit), 0))
+
+    def to_reduce(self, unit: Unit) -> int:
+        """The joined gradients in the dtype of reductions."""
+        name = f"gradients of {unit.name} to reduce"
+        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.sums(unit), FSDP1.streams.reduce))
+
+    def reduced(self, unit: Unit) -> int:
+        """The reduction's output, before it is cast to the shards' dtype."""
+        name = f"reduced gradients of {unit.name}"
+        return self._line(Account.REDUCTION, name, self.how.part(unit), (self.how.sums(unit), FSDP1.streams.reduce))
+
+    def gradient(self, unit: Unit) -> int:
+        """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
+        name = f"gradients of {unit.name}, this rank's part"
+        return self._line(
+            Account.GRADIENTS, name, self.how.part(unit), (self.how.kept(unit), FSDP1.streams.reduce), self.how.ranks
+        )
+
+    def unflat(self, unit: Unit, member: Member) -> int:
+        """A weight before it is part of a flat parameter."""
+        name = f"{member.name} (before it is flat)"
+        return self._line(
+            Account.GATHERED, name, self.how.length(unit, member.weight), (member.weight.dtype or self.how.stored, 0)
+        )
+
+    def hidden(self, like: tuple[Dims, DType], name: str) -> int:
+        """A tensor like a layer's input that a frozen unit's hook holds."""
+        dims, dtype = like
+        return self.book.tensor(Account.BACKWARD, f"{name}, held by a frozen unit's hook", dims, dtype, HOOK.source)
+
+    def flat(self, unit: Unit) -> int:
+        """The whole flat parameter, before this rank's part is taken."""
+        name = f"flat parameter of {unit.name}, whole"
+        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.kept(unit), 0))
+
+    def shard(self, unit: Unit) -> int:
+        """What a rank stores of a flat parameter."""
+        name = f"flat parameter of {unit.name}"
+        return self._line(Account.WEIGHTS, name, self.how.part(unit), (self.how.kept(unit), 0), self.how.ranks)
+
+    def _line(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
+        dtype, stream = made
+        return self.book.made(account, name, (Axis(Dim.ELEMENTS, size),), Made(dtype, FSDP1.source, shards, stream))

@@ -1,0 +1,272 @@
+"""What FSDP2 (fully_shard) allocates around the pieces of a micro-batch: gathers, copies out of them, reductions.
+
+A unit's weights are gathered into one flat output, and each is copied out of it. In forward the output stays until the
+next unit has been copied out; in backward it goes at once, and the next unit is gathered while this one runs.
+Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py, _fsdp_state.py (v2.4 to v2.13).
+Allocated bytes follow the order of these calls; streams move only what is reserved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainledger.base.dims import Axis, Dim, elements
+from trainledger.facts.dtypes import DType
+from trainledger.facts.sharding import FSDP2
+from trainledger.ledger.blocks import Walked
+from trainledger.ledger.book import Book, Made
+from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
+from trainledger.lines.line import Account
+from trainledger.lines.shards import rows_of, with_rows
+from trainledger.lines.stream import Events
+from trainledger.model.program import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """FSDP2's settings: ranks of one shard group; dtypes of shards, of what is gathered, of reductions; which units
+    stay gathered after forward (layers, root); what a reduction's input and an all-reduce's keep; whether layers are
+    recomputed by a forward of their own (reentrant); whether the head is called as a module."""
+
+    ranks: int
+    stored: DType
+    compute: DType
+    reduce: DType
+    keeps: bool
+    root_keeps: bool
+    holds_input: bool
+    holds_output: bool
+    reentrant: bool
+    calls_head: bool
+
+
+class Kept:
+    """What stays from one micro-batch to the next: lines of gradients that are not reduced yet, by unit, each with its
+    weight; and units whose weights are gathered."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[Key, list[tuple[Weight, int]]] = {}
+        self.open: set[Key] = set()
+
+
+class Fsdp2(UnitHooks):
+    """One micro-batch. `fresh`: no reduced gradient is there yet; `sync`: gradients are reduced in it."""
+
+    def __init__(self, book: Book, units: Units, how: How, kept: Kept, flags: tuple[bool, bool]) -> None:
+        super().__init__(units)
+        self.lines, self.how, self.kept = UnitLines(book, how), how, kept
+        self.fresh, self.sync = flags
+        self.pending: set[Key] = set()
+        self.held: int | None = None  # the output of the gather that was copied out last in forward
+        self.input: int | None = None  # of the reduction that ran last
+        self.sums: list[int] = []  # outputs of reductions that all-reduces hold
+
+    # ---- the order of calls
+
+    def ahead(self, at: int) -> Events:
+        """Gather and copy out what the piece reads."""
+        keys = (*((ROOT_KEY,) if at == 0 else ()), *self.units.keys(at))
+        return tuple(event for key in keys for event in (*self._unshard(key), *self._wait(key, True)))
+
+    def passed(self, at: int) -> Events:
+        """Let go of what the piece read."""
+        last = at == self.units.last
+        events = [] if last or self.how.keeps else self._each(self._reshard, at)
+        if last:
+            events += [] if self.how.root_keeps else self._reshard(ROOT_KEY)
+            events += self._let_go()
+        return tuple(events)
+
+    def behind(self, at: int) -> Events:
+        """Gather what the piece's backward reads, and the next."""
+        if at == self.units.last:
+            root = self._unshard(ROOT_KEY) + self._wait(ROOT_KEY, False)
+            return tuple(root if self._late(at) else root + self._ahead_of(at))
+        again = self._again(at)
+        events = [e for key in self.units.keys(at) for e in (*self._unshard(key), *self._wait(key, again))]
+        return tuple(events if again else events + self._ahead_of(at))
+
+    def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
+        """Where a gather falls inside the piece's backward."""
+        product = walked.products[1]
+        if self._late(at) and product:
+            return {product - 1: tuple(self._ahead_of(at))}  # as the gradient of the logits arrives
+        if self._again(at):  # the recompute is a forward of its own, whose end lets its gather go
+            return {walked.again: (*self._let_go(), *self._ahead_of(at))}
+        return {}
+
+    def ended(self) -> Events:
+        """Reduce what is left."""
+        events = [*super().ended(), *self._last_input(), *(-line - 1 for line in self.sums)]
+        self.sums = []
+        return tuple(events)
+
+    def _late(self, at: int) -> bool:
+        """Whether it is the head's own module that backward comes to first; a fused loss reads only its weight."""
+        return at == self.units.last and at in self.units.own and self.how.calls_head
+
+    def _ahead_of(self, at: int) -> list[int]:
+        """What backward needs next is gathered while this piece runs."""
+        return self._each(self._unshard, at - 1)
+
+    def _again(self, at: int) -> bool:
+        return self.how.reentrant and 0 < at < self.units.last
+
+    def _each(self, run: Callable[[Key], list[int]], at: int) -> list[int]:
+        return [event for key in self.units.keys(at) for event in run(key)]
+
+    # ---- one unit
+
+    def _unshard(self, key: Key) -> list[int]:
+        """Cast the shards, gather them."""
+        unit = self.units.unit(key)
+        if unit is None or key in self.kept.open or key in self.pending:
+            return []
+        self.pending.add(key)
+        gather = self.lines.gather(unit) + 1
+        if self.how.stored == self.how.compute:
+            return [gather]
+        cast = self.lines.cast(unit) + 1
+        return [cast, gather, -cast]
+
+    def _wait(self, key: Key, forward: bool) -> list[int]:
+        """Copy every weight out of the gather."""
+        unit = self.units.unit(key)
+        if unit is None or key in self.kept.open:
+            return []
+        self.pending.discard(key)
+        self.kept.open.add(key)
+        events = self._let_go() if forward else []
+        events += [line + 1 for line in self.lines.copies(unit)]
+        if forward:
+            self.held = self.lines.gather(unit)
+        else:
+            events.append(-self.lines.gather(unit) - 1)
+        return events
+
+    def _let_go(self) -> list[int]:
+        held, self.held = self.held, None
+        return [] if held is None else [-held - 1]
+
+    def _reshard(self, key: Key) -> list[int]:
+        unit = self.units.unit(key)
+        if unit is None or key not in self.kept.open:
+            return []
+        self.kept.open.discard(key)
+        return [-line - 1 for line in self.lines.copies(unit)]
+
+    def reduce(self, key: Key) -> list[int]:
+        """Gradients of a unit: kept whole, or reduced to this rank's part."""
+        unit = self.units.unit(key)
+        whole = [(one.weight, one.line) for one in self.arrived.pop(key, [])]
+        waiting = self.kept.waiting.pop(key, [])
+        if unit is None or not (whole or waiting):
+            return self._reshard(key)
+        if not self.sync:
+            return self._reshard(key) + self._accumulate(key, whole, waiting)
+        events: list[int] = []
+        if waiting:  # added to what waits: by autograd itself in one dtype, by FSDP otherwise
+            events += [-line - 1 for _, line in whole] if self.how.reduce != self.how.compute else []
+            whole = waiting
+        return [*events, *self._reshard(key), *self._last_input(), *self._to_part(unit, whole)]
+
+    def _to_part(self, unit: Unit, whole: Sequence[tuple[Weight, int]]) -> list[int]:
+        how, lines = self.how, self.lines
+        size = sum(lines.part(weight) for weight, _ in whole)
+        taken = lines.to_reduce(unit, size)
+        part = lines.gradient(unit, size)
+        events = [taken + 1, *(-line - 1 for _, line in whole)]
+        if how.reduce != how.stored:
+            out = lines.reduced(unit, size)
+            events += [out + 1, part + 1]
+            if how.holds_output:
+                self.sums.append(out)
+            else:
+                events.append(-out - 1)
+        else:
+            events.append(part + 1)
+        if not self.fresh:
+            events.append(-part - 1)
+        if how.holds_input:
+            self.input = taken
+            return events
+        return [*events, -taken - 1]
+
+    def _last_input(self) -> list[int]:
+        held, self.input = self.input, None
+        return [] if held is None else [-held - 1]
+
+    def _accumulate(self, key: Key, whole: list[tuple[Weight, int]], waiting: list[tuple[Weight, int]]) -> list[int]:
+        """Without a reduction gradients stay whole, in the dtype of reductions."""
+        if self.how.reduce == self.how.compute:  # autograd added to those that wait
+            self.kept.waiting[key] = waiting or whole
+            return []
+        if waiting:
+            self.kept.waiting[key] = waiting
+            return [-line - 1 for _, line in whole]
+        made = [(weight, self.lines.unreduced(weight)) for weight, _ in whole]
+        self.kept.waiting[key] = made
+        return [e for (_, new), (_, old) in zip(made, whole, strict=True) for e in (new + 1, -old - 1)]
+
+
+class UnitLines:
+    """The lines of a unit's gathers and reductions."""
+
+    def __init__(self, book: Book, how: How) -> None:
+        self.book, self.how = book, how
+
+    def part(self, weight: Weight) -> int:
+        """Elements of this rank's padded rows of a weight."""
+        dims = weight.flat
+        return elements(with_rows(dims, rows_of(dims[0].size, self.how.ranks)))
+
+    def size(self, unit: Unit) -> int:
+        """Elements of this rank's part of a unit."""
+        return sum(self.part(member.weight) for member in unit.members)
+
+    def cast(self, unit: Unit) -> int:
+        """The shards in the dtype in which they are gathered."""
+        name = f"cast of the shards of {unit.name}"
+        return self._flat(Account.GATHERED, name, self.size(unit), (self.how.compute, FSDP2.streams.gather))
+
+    def gather(self, unit: Unit) -> int:
+        """What all ranks' shards are gathered in."""
+        size = self.size(unit) * self.how.ranks
+        return self._flat(
+            Account.GATHERED, f"gathered weights of {unit.name}", size, (self.how.compute, FSDP2.streams.gather)
+        )
+
+    def copies(self, unit: Unit) -> list[int]:
+        """Every weight in whole, padded, copied out of the gather."""
+        return [self._copy(member) for member in unit.members]
+
+    def _copy(self, member: Member) -> int:
+        dims, ranks = member.weight.flat, self.how.ranks
+        whole = with_rows(dims, rows_of(dims[0].size, ranks) * ranks)
+        return self.book.tensor(Account.GATHERED, f"{member.name} (whole)", whole, self.how.compute, FSDP2.source)
+
+    def unreduced(self, weight: Weight) -> int:
+        """A whole gradient that waits in the dtype of reductions."""
+        name = f"{weight.name} (not reduced yet)"
+        return self.book.tensor(Account.REDUCTION, name, weight.dims, self.how.reduce, FSDP2.source)
+
+    def to_reduce(self, unit: Unit, size: int) -> int:
+        """The reduction's input, of a unit whose trained part has `size` elements on a rank."""
+        name = f"gradients of {unit.name} to reduce"
+        return self._flat(Account.REDUCTION, name, size * self.how.ranks, (self.how.reduce, 0))
+
+    def reduced(self, unit: Unit, size: int) -> int:
+        """The reduction's output, before it is cast to the shards' dtype."""
+        name = f"reduced gradients of {unit.name}"
+        return self._flat(Account.REDUCTION, name, size, (self.how.reduce, FSDP2.streams.reduce))
+
+    def gradient(self, unit: Unit, size: int) -> int:
+        """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
+        name = f"gradients of {unit.name}, this rank's part"
+        return self._flat(Account.GRADIENTS, name, size, (self.how.stored, FSDP2.streams.reduce), self.how.ranks)
+
+    def _flat(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
+        dtype, stream = made
+        dims = (Axis(Dim.ELEMENTS, size),)
+        return self.book.made(account, name, dims, Made(dtype, FSDP2.source, shards, stream))

@@ -1,0 +1,58 @@
+"""Tensors that an offloaded optimizer, or offloaded weights, keep in the host's memory, on one rank.
+
+Source: deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, runtime/swap_tensor (0.9.5 to 0.19.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainledger.base.dims import Axis, Dim
+from trainledger.base.sources import Basis
+from trainledger.facts.deepspeed import DEEPSPEED, PINNED, SWAP
+from trainledger.facts.dtypes import DType
+from trainledger.facts.optimizer_bytes import StateOptions, state_bytes
+from trainledger.facts.optimizer_kinds import Kind, Optimizer
+from trainledger.lines.line import Account, Line, Place
+
+Lines = tuple[tuple[Line, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where an offloaded part lies: in the host's memory (page-locked or not), or on NVMe behind buffers of the host:
+    how many, and elements of each."""
+
+    nvme: bool
+    pinned: bool
+    buffers: int
+    size: int
+
+
+def host_line(account: Account, name: str, size: int, dtype: DType, pinned: bool = False) -> Line:
+    """A tensor of the host (elements). PyTorch rounds page-locked memory up to a power of two."""
+    count = dtype.bytes_of(size)
+    unit = 1 << max(count - 1, 0).bit_length() if pinned and count else count
+    why = "page-locked: rounded up to a power of two" if pinned else ""
+    dims, source = (Axis(Dim.ELEMENTS, size),), PINNED.source if pinned else DEEPSPEED.source
+    return Line(account, name, dims, dtype, unit, Basis.COUNTED, source, why, Place.HOST)
+
+
+def optimizer_lines(
+    kept: Kept, parts: Sequence[int], master: DType, row: Optimizer, how: StateOptions
+) -> Iterator[tuple[Line, int]]:
+    """Master weights, their gradients and states of these parts (elements of each)."""
+    if kept.nvme:
+        largest = max(parts, default=0)
+        count = kept.buffers or SWAP.optimizer_buffers
+        yield host_line(Account.OPTIMIZER, "swap buffer of the optimizer", largest, master, True), count
+        return
+    for number, size in enumerate(parts, 1):
+        of = f"part {number}" if parts[1:] else "this rank's part"
+        yield host_line(Account.MASTER, f"master weights, {of}", size, master), 1
+        yield host_line(Account.GRADIENTS, f"fp32 gradients, {of}", size, master, kept.pinned), 1
+        for state in state_bytes(row, (size,), master, how):
+            if state.kind is not Kind.STEP:
+                name = f"{state.kind.value} {state.part.value}, {of}"
+                yield host_line(Account.OPTIMIZER, name, state.elements, state.dtype), 1

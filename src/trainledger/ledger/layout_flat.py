@@ -1,0 +1,116 @@
+"""The layout of FSDP1: a unit's weights as one flat parameter, of which every rank holds an equal part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+
+from trainledger.base.dims import Axis, Dim
+from trainledger.ledger.arrange import Micro, arranged
+from trainledger.ledger.book import MODELS
+from trainledger.ledger.fsdp1 import Flat, FlatLines, Fsdp1, Stay
+from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of, weights_of
+from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.units import Unit, Units
+from trainledger.ledger.updates import Parameter, Runs, births
+from trainledger.lines.line import Account
+from trainledger.model.program import Weight
+from trainledger.model.quantised import tensors_of
+
+FLAT = "flat parameter"
+
+
+class FlatSharded(Layout):
+    """FSDP1, sharded or (with one rank a group) whole."""
+
+    def __init__(self, job: Job, schedule: Schedule, units: Units, how: Flat) -> None:
+        self.units, self.how = units, how
+        self.stay = Stay()
+        super().__init__(job, schedule, Stored(how.stored, how.stored))
+
+    def parameters_of(self) -> tuple[Parameter, ...]:
+        """What the optimizer sees: each parameter's piece of this rank's part, or that part as one."""
+        return self._pieces() if self.how.named else self._flats()
+
+    def _pieces(self) -> tuple[Parameter, ...]:
+        sizes = {member.name: size for unit in self._counts() for member, size in self.how.pieces(unit)}
+        return tuple(
+            Parameter(_flat(weight, sizes[prefix + weight.name]), prefix + weight.name, self.stored(weight), count)
+            for prefix, weight, count in weights_of(self.job.model)
+            if prefix + weight.name in sizes and self.job.trained(weight)
+        )
+
+    def _flats(self) -> tuple[Parameter, ...]:
+        return tuple(
+            Parameter(
+                _flat(unit.members[0].weight, self.how.part(unit)), f"{FLAT} of {unit.name}", self.how.stored, count
+            )
+            for unit, count in self._counts().items()
+            if self._trains(unit)
+        )
+
+    def _counts(self) -> Counter[Unit]:
+        """Every unit in the order in which FSDP wraps it, with how many are equal."""
+        return Counter(self.units.every())
+
+    def _trains(self, unit: Unit) -> bool:
+        return any(self.job.trained(member.weight) for member in unit.members)
+
+    def weights(self) -> Copies:
+        """The flat parameters' parts, and buffers."""
+        lines = FlatLines(self.job.book, self.how)
+        shards = [(lines.shard(unit), count) for unit, count in self._counts().items()]
+        return shards + self._beside() + buffers_of(self.job)
+
+    def _beside(self) -> Copies:
+        """Scales and the like of quantised weights, which every rank holds."""
+        book = self.job.book
+        return [
+            (book.tensor(Account.WEIGHTS, prefix + one.name, one.dims, one.dtype, MODELS), count * one.copies)
+            for prefix, weight, count in weights_of(self.job.model)
+            if weight.packed is not None
+            for one in tensors_of(weight, self.how.stored)[1:]
+        ]
+
+    def building(self) -> Runs:
+        """Every unit in turn: its weights, one by one, the flat parameter of all, this rank's part of it.
+
+        What was flattened is let go last: the flat parameter's own list names it.
+        """
+        lines, runs = FlatLines(self.job.book, self.how), Runs()
+        for unit, group in groupby(self.units.every()):
+            apart = [lines.unflat(unit, member) for member in unit.members]
+            flat, shard = lines.flat(unit), lines.shard(unit)
+            events = (*(one + 1 for one in apart), flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart))
+            runs.append((events, len(list(group))))
+        return [*runs, *births(self._beside()), *births(buffers_of(self.job))]
+
+    def gradients(self) -> Copies:
+        """Reduced gradients that setting them to none frees: none where the optimizer sees views of them."""
+        if self.how.named:
+            return []
+        lines = FlatLines(self.job.book, self.how)
+        return [(lines.gradient(unit), count) for unit, count in self._counts().items() if self._trains(unit)]
+
+    def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
+        """The micro-batches of a step, by whether it is later than the first."""
+        walked = walk(self.job, leaves)
+
+        def step(later: bool) -> tuple[Micro, ...]:
+            found = []
+            if not self.how.named:
+                self.stay = Stay()
+            for number, (_, sync) in enumerate(self.schedule.flags(later)):
+                flags = (sync, later and not number and self.how.named)
+                found.append(arranged(*walked, Fsdp1(self.job.book, self.units, self.how, self.stay, flags)))
+            return tuple(found)
+
+        return step
+
+
+def _flat(weight: Weight, size: int) -> Weight:
+    """The weight as a piece of a flat parameter (elements)."""
+    return replace(weight, dims=(Axis(Dim.ELEMENTS, size),))

@@ -1,0 +1,273 @@
+"""The layout of DeepSpeed's ZeRO-1 and -2: weights whole and flat on every rank, master weights and states in parts.
+
+Source: deepspeed/runtime/zero/stage_1_and_2.py (0.9.5 to 0.19.8): __init__, step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainledger.base.dims import Axis, Dim
+from trainledger.facts.deepspeed import DEEPSPEED, DEVICE_FLATTEN, DEVICE_OVERFLOW, LAZY_STATES, SCALAR_OVERFLOW
+from trainledger.facts.dtypes import FP64, UINT8, DType
+from trainledger.ledger.arrange import Micro, arranged
+from trainledger.ledger.book import MODELS, Made
+from trainledger.ledger.host import Lines, host_line, optimizer_lines
+from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of
+from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.registered import Slot, slots_of
+from trainledger.ledger.updates import Parameter, Runs, births, deaths, one_by_one, state_lines, whole_step
+from trainledger.ledger.zero import Group, Zero, fullest, groups_of
+from trainledger.ledger.zero12 import Stay, Zero12
+from trainledger.lines.line import Account
+from trainledger.model.program import Role, Weight
+
+if TYPE_CHECKING:
+    from trainledger.ledger.step import Updates
+
+Moments = list[tuple[str, Runs]]
+KINDS = len(("first", "between", "last"))  # micro-batches that differ
+OPTIMIZER = "optimizer"
+
+
+class DeepSpeed(Layout):
+    """What DeepSpeed's wrappers share: parameters one by one, flat lines, the optimizer's temporaries."""
+
+    def __init__(self, job: Job, how: Zero, updates: Updates) -> None:
+        self.updates = updates
+        self.slots = slots_of(job.model)
+        self.how = how
+        self.trained = tuple(slot for slot in self.slots if job.trained(slot.weight))
+        super().__init__(
+            job, Schedule(job.run.accumulation, True, False), Stored(how.dtypes.weights, how.dtypes.weights)
+        )
+
+    @property
+    def own(self) -> DeepSpeed:
+        """It builds its states and steps by itself."""
+        return self
+
+    def parameters_of(self) -> tuple[Parameter, ...]:
+        """What the optimizer updates; each wrapper has its own."""
+        return ()
+
+    def build(self) -> Runs:
+        """Events of building the model's states."""
+        raise NotImplementedError
+
+    def step(self, first: bool) -> Moments:
+        """Events of one step of the optimizer, by moment; `first`: its states appear."""
+        raise NotImplementedError
+
+    def gradients(self) -> Copies:
+        """None that the step has to set to none: DeepSpeed does so itself."""
+        return []
+
+    def grouped(self) -> tuple[tuple[Slot, ...], ...]:
+        """Trained parameters by the optimizer's groups: one, as where the configuration names the optimizer."""
+        return (self.trained,) if self.trained else ()
+
+    def originals(self, slots: Sequence[Slot]) -> Copies:
+        """Lines of whole weights, one by one."""
+        make = self.job.book.tensor
+        return [(make(Account.WEIGHTS, one.name, one.weight.dims, self.how.dtypes.weights, MODELS), 1) for one in slots]
+
+    def buffers(self) -> Runs:
+        """Births of device tensors that are no parameters."""
+        return births(buffers_of(self.job))
+
+    def frozen(self) -> tuple[Slot, ...]:
+        """Parameters that are not trained."""
+        trained = set(self.trained)
+        return tuple(one for one in self.slots if one not in trained)
+
+    def flat(self, account: Account, name: str, size: int, dtype: DType, shards: int = 1) -> int:
+        """The line of one flat tensor (elements)."""
+        dims = (Axis(Dim.ELEMENTS, size),)
+        return self.job.book.made(account, name, dims, Made(dtype, DEEPSPEED.source, shards))
+
+    def passing(self, account: Account, name: str, size: int, dtype: DType) -> tuple[int, int]:
+        """Birth and death of a flat tensor."""
+        line = self.flat(account, name, size, dtype)
+        return (line + 1, -line - 1)
+
+    def states(self, parameters: Sequence[Parameter]) -> Runs:
+        """Births of the optimizer's states of these parameters."""
+        updates = self.updates
+        return births(state_lines(self.job.book, updates.row, parameters, updates.options))
+
+    def temporaries(self, parameters: Sequence[Parameter]) -> Runs:
+        """What the optimizer's step on these parameters makes and lets go of."""
+        book, row = self.job.book, self.updates.row
+        how = row.implementation(self.updates.implementation)
+        made = whole_step(book, row, how, parameters)
+        return [*births(made), *deaths(made), *one_by_one(book, row, how, parameters)]
+
+    def overflow(self, sizes: Sequence[int]) -> Runs:
+        """The look for infinities among gradients of these elements, where there is one."""
+        version = self.how.version
+        if not self.how.checked or SCALAR_OVERFLOW.holds(version):
+            return []
+        width = DEEPSPEED.device_overflow if DEVICE_OVERFLOW.holds(version) else DEEPSPEED.early_overflow
+        name = "look for overflow in a gradient"
+        return [(self.passing(Account.CLIP, name, size * width, UINT8), 1) for size in sizes]
+
+    def norms(self, sizes: Sequence[int], dtype: DType = FP64) -> Runs:
+        """Norms of gradients of these elements, one after another, each in a copy of this dtype."""
+        return [(self.passing(Account.CLIP, "norm of a gradient", size, dtype), 1) for size in sizes]
+
+
+class ZeroFlat(DeepSpeed):
+    """ZeRO-1 and -2."""
+
+    def __init__(self, job: Job, how: Zero, updates: Updates) -> None:
+        super().__init__(job, how, updates)
+        self.groups = groups_of(self.grouped(), how)
+        if how.rank is None:
+            self.how = replace(how, rank=fullest(self.groups, how.ranks) if self.groups else 0)
+        self.parameters = tuple(
+            Parameter(_part(group), self._named("this rank's part of the weights", at), how.dtypes.master, 1)
+            for at, group in enumerate(self.groups)
+        )
+        self.stay = Stay()
+
+    def _named(self, name: str, at: int) -> str:
+        return f"{name}, group {at + 1}" if self.groups[1:] else name
+
+    @property
+    def shards(self) -> int:
+        """Over how many ranks master weights and states are spread."""
+        return self.how.ranks
+
+    @property
+    def rank(self) -> int | None:
+        """Ranks differ by the parameters that their part begins and ends in."""
+        return self.how.rank
+
+    # ---- building
+
+    def build(self) -> Runs:
+        """The model, each group's flat weights in its place, master weights, gradients that are zero for a moment."""
+        whole = [(group, self.originals(group.slots)) for group in self.groups]
+        frozen = births(self.originals(self.frozen()))
+        runs = [*frozen, *(run for _, lines in whole for run in births(lines)), *self.buffers()]
+        for at, (group, lines) in enumerate(whole):
+            runs += self._group(at, group, lines)
+        zeros = [] if self.how.offload else [(self._flat_gradient(at), 1) for at in range(len(self.groups))]
+        runs += births(zeros)
+        if not LAZY_STATES.holds(self.how.version) and not self.how.offload:
+            runs += [*self.states(self.parameters), *self._all_temporaries()]
+        runs += deaths(zeros)
+        if self.how.offload and self.trained:
+            largest = max(slot.size for slot in self.trained)
+            name = "gradient on its way to the host"
+            runs.append(((self.flat(Account.REDUCTION, name, largest, self.how.dtypes.weights) + 1,), 1))
+        return runs
+
+    def _group(self, at: int, group: Group, lines: Copies) -> Runs:
+        dtypes, ranks = self.how.dtypes, self.how.ranks
+        flat = self.flat(Account.WEIGHTS, self._named("flat weights", at), group.part * ranks, dtypes.weights)
+        born, gone = [((flat + 1,), 1)], deaths(lines)
+        runs: Runs = [*born, *gone] if DEVICE_FLATTEN.holds(self.how.version) else [*gone, *born]
+        if self.how.offload:
+            return runs
+        cast, away = self.passing(Account.STEP, "copy of this rank's part", group.part, dtypes.weights)
+        name = self._named("master weights, this rank's part", at)
+        master = self.flat(Account.MASTER, name, group.part, dtypes.master, ranks) + 1
+        return [*runs, ((cast, master, away) if dtypes.weights != dtypes.master else (master,), 1)]
+
+    def _flat_gradient(self, at: int) -> int:
+        name = self._named("gradient of this rank's part, flat", at)
+        return self.flat(Account.STEP, name, self.groups[at].part, self.how.dtypes.master, self.how.ranks)
+
+    def _all_temporaries(self) -> Runs:
+        return [run for one in self.parameters for run in self.temporaries((one,))]
+
+    def host(self) -> Lines:
+        """An offloaded optimizer, copies on the way to and from it, and whole gradients between micro-batches."""
+        kept, dtypes = self.how.offload, self.how.dtypes
+        if kept is None or not self.trained:
+            return ()
+        updates, parts = self.updates, [group.part for group in self.groups]
+        options = updates.options(self.parameters[0].weight)
+        found = list(optimizer_lines(kept, parts, dtypes.master, updates.row, options))
+        largest = max(slot.size for slot in self.trained)
+        name = "gradient on its way from the device"
+        found.append((host_line(Account.REDUCTION, name, largest, dtypes.weights, kept.pinned), 1))
+        for part in parts:
+            found.append((host_line(Account.WEIGHTS, "updated weights to copy", part, dtypes.weights, kept.pinned), 1))
+        if self.schedule.count > 1:
+            for group in self.groups:
+                for slot in group.owned(self.how.rank or 0):
+                    name = f"accumulated gradient of {slot.name}"
+                    found.append((host_line(Account.GRADIENTS, name, slot.size, dtypes.weights, kept.pinned), 1))
+        return tuple(found)
+
+    # ---- micro-batches
+
+    def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
+        """The micro-batches of a step, by whether it is later than the first."""
+        count = min(self.schedule.count, KINDS)
+        walked = {True: walk(self.job, leaves)}
+
+        def step(later: bool) -> tuple[Micro, ...]:
+            found = []
+            for number in range(count):
+                fresh = self.how.stage > 1 or self.how.dtypes.wide or not number
+                if fresh not in walked:
+                    walked[fresh] = walk(self.job, replace(leaves, fresh=fresh))
+                hooks = Zero12(self.job.book, self.how, self.groups, self.stay, number == count - 1)
+                found.append(arranged(*walked[fresh], hooks))
+            return tuple(found)
+
+        return step
+
+    # ---- one step of the optimizer
+
+    def step(self, first: bool) -> Moments:
+        """Overflow and norms over all groups, then each group: its gradient flat in fp32, states, update."""
+        kept, self.stay = self.stay.kept, Stay()
+        if self.how.offload:
+            return []
+        rank = self.how.rank or 0
+        pieces = [[group.piece(slot, rank) for slot in group.owned(rank)] for group in self.groups]
+        every = [size for sizes in pieces for size in sizes]
+        moments: Moments = [("clip", [*self.overflow(every), *self.norms(every)])]
+        runs: Runs = []
+        for at in range(len(self.groups)):
+            runs += self._update(at, len(pieces[at]), kept, first)
+        return [*moments, (OPTIMIZER, runs)]
+
+    def _update(self, at: int, pieces: int, kept: list[int], first: bool) -> Runs:
+        one = self.parameters[at]
+        ahead, used = self._flattened(at, pieces, kept)
+        born = self.states((one,)) if first and LAZY_STATES.holds(self.how.version) else []
+        return [*ahead, *born, *self.temporaries((one,)), *([((-used - 1,), 1)] if used is not None else [])]
+
+    def _flattened(self, at: int, pieces: int, kept: list[int]) -> tuple[Runs, int | None]:
+        """This rank's gradients of a group as one tensor of the master weights' dtype; the buffer that they lie in goes
+        with the last group."""
+        group, how, last = self.groups[at], self.how, at == len(self.groups) - 1
+        if how.compact:
+            return [], kept[at]
+        events: list[int] = []
+        joined = None
+        if pieces > 1:
+            name = self._named("gradients of this rank's part, joined", at)
+            joined = self.flat(Account.STEP, name, group.part, how.came, how.ranks)
+            events.append(joined + 1)
+        used = joined
+        if how.came != how.dtypes.master:
+            used = self._flat_gradient(at)
+            events += [used + 1, *([-joined - 1] if joined is not None else [])]
+        if last:
+            events += [-line - 1 for line in kept]
+        return [(tuple(events), 1)], used
+
+
+def _part(group: Group) -> Weight:
+    """A group's part on one rank as a weight of the optimizer."""
+    return Weight("flat", (Axis(Dim.ELEMENTS, group.part),), Role.MATRIX)

@@ -1,0 +1,207 @@
+"""The layout of DeepSpeed's ZeRO-3: every parameter spread over the ranks by itself, updated in sub-groups.
+
+Source: deepspeed/runtime/zero/stage3.py (0.9.5 to 0.19.8): __init__, step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from trainledger.base.dims import Axis, Dim
+from trainledger.facts.deepspeed import BORN_FP32, GRADIENT_DTYPE, LAZY_STATES, SWAP
+from trainledger.facts.dtypes import BOOL, FP16, DType
+from trainledger.ledger.arrange import Micro, arranged
+from trainledger.ledger.host import Kept, Lines, host_line, optimizer_lines
+from trainledger.ledger.layout_zero import KINDS, OPTIMIZER, DeepSpeed, Moments
+from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.registered import Slot
+from trainledger.ledger.step import Updates
+from trainledger.ledger.updates import Parameter, Runs
+from trainledger.ledger.zero import Zero
+from trainledger.ledger.zero3 import Zero3, modules_of
+from trainledger.ledger.zero3_fetch import Coordinator, Fetching, Gathered
+from trainledger.lines.line import Account, Line
+from trainledger.lines.shards import rows_of
+from trainledger.model.program import Role, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What ZeRO-3 adds: how parameters are gathered; elements at which a sub-group is full; where weights are offloaded
+    to, and elements of them that NVMe leaves in the host's memory."""
+
+    fetching: Fetching
+    sub_group: int
+    offload: Kept | None
+    kept: int
+
+
+class ZeroParts(DeepSpeed):
+    """ZeRO-3."""
+
+    def __init__(self, job: Job, how: Zero, updates: Updates, parts: Parts) -> None:
+        super().__init__(job, how, updates)
+        self.parts = parts
+        self.subs = tuple(sub for group in self.grouped() for sub in self._cut(group))
+        self.parameters = tuple(
+            Parameter(_flat(sum(sub)), self._named("this rank's parts of the weights", at), how.dtypes.master, 1)
+            for at, sub in enumerate(self.subs)
+        )
+        self.order = Coordinator(parts.fetching, Gathered(job.book, parts.fetching))
+
+    def _cut(self, group: tuple[Slot, ...]) -> Iterator[tuple[int, ...]]:
+        """Elements of each part, closed when their sum reaches the sub-group's size."""
+        held: list[int] = []
+        sizes = [self.part(slot) for slot in group]
+        limit = self.parts.sub_group if self.parts.sub_group < sum(sizes) else sum(sizes) + 1
+        for size in sizes:
+            held.append(size)
+            if sum(held) >= limit:
+                yield tuple(held)
+                held = []
+        if held:
+            yield tuple(held)
+
+    def part(self, slot: Slot) -> int:
+        """Elements that each rank holds of a parameter, the last ones with padding."""
+        return rows_of(slot.size, self.how.ranks)
+
+    def _named(self, name: str, at: int) -> str:
+        return f"{name}, sub-group {at + 1}" if self.subs[1:] else name
+
+    @property
+    def shards(self) -> int:
+        """Over how many ranks everything is spread."""
+        return self.how.ranks
+
+    @property
+    def total(self) -> int:
+        """Elements of this rank's parts of all trained parameters."""
+        return sum(self.part(slot) for slot in self.trained)
+
+    # ---- building
+
+    def build(self) -> Runs:
+        """Parts of the weights, master weights by sub-group, the reduce bucket, the gradients' parts."""
+        how, ranks = self.how, self.how.ranks
+        dtypes = how.dtypes
+        runs: Runs = []
+        if not self.parts.fetching.offload:
+            frozen = [self.part(slot) for slot in self.frozen()]
+            lines = [
+                self.flat(Account.WEIGHTS, "part of a frozen weight", size, dtypes.weights, ranks) for size in frozen
+            ]
+            lines.append(self.flat(Account.WEIGHTS, "weights, this rank's parts", self.total, dtypes.weights, ranks))
+            runs.append((tuple(line + 1 for line in lines), 1))
+        if not how.offload:
+            for at, sub in enumerate(self.subs):
+                runs.append((self._master(at, sum(sub)), 1))
+            largest = max((sum(sub) for sub in self.subs), default=0)
+            if not LAZY_STATES.holds(how.version):
+                runs += [run for one in self.parameters for run in (*self.states((one,)), *self.temporaries((one,)))]
+            runs.append((self.passing(Account.STEP, "gradient that is zero", largest, dtypes.master), 1))
+        if how.contiguous:
+            runs.append(((self.flat(Account.REDUCTION, "reduce bucket", how.bucket, dtypes.reduce) + 1,), 1))
+        if not how.offload:
+            name = "gradients, this rank's parts"
+            runs.append(((self.flat(Account.GRADIENTS, name, self.total, self.kept, ranks) + 1,), 1))
+        return [*runs, *self.buffers()]
+
+    @property
+    def kept(self) -> DType:
+        """The dtype in which this rank's gradients are kept."""
+        dtypes = self.how.dtypes
+        return dtypes.accumulate if GRADIENT_DTYPE.holds(self.how.version) else dtypes.weights
+
+    def _master(self, at: int, size: int) -> tuple[int, ...]:
+        dtypes = self.how.dtypes
+        name = self._named("master weights, this rank's parts", at)
+        master = self.flat(Account.MASTER, name, size, dtypes.master, self.how.ranks)
+        if dtypes.weights == dtypes.master:
+            return (master + 1,)
+        between = dtypes.master if BORN_FP32.holds(self.how.version) else dtypes.weights
+        born, gone = self.passing(Account.STEP, "copy of a sub-group", size, between)
+        return (born, master + 1, gone)
+
+    def host(self) -> Lines:
+        """Offloaded gradients, optimizer and weights."""
+        kept, weights, dtypes = self.how.offload, self.parts.offload, self.how.dtypes
+        found: list[tuple[Line, int]] = []
+        if kept is not None and self.trained:
+            name = "gradients, this rank's parts"
+            found.append((host_line(Account.GRADIENTS, name, self.total, dtypes.weights, kept.pinned), 1))
+            options = self.updates.options(self.parameters[0].weight)
+            sizes = [sum(sub) for sub in self.subs]
+            found += optimizer_lines(kept, sizes, dtypes.master, self.updates.row, options)
+        if weights is None:
+            return tuple(found)
+        every, name = sum(self.part(slot) for slot in self.slots), "weights, this rank's parts"
+        if weights.nvme:
+            size = weights.size or SWAP.weight_elements
+            buffer = host_line(Account.WEIGHTS, "swap buffer of weights", size, dtypes.weights, True)
+            found.append((buffer, weights.buffers or SWAP.weight_buffers))
+            every = min(every, self.parts.kept)
+        return (*found, (host_line(Account.WEIGHTS, name, every, dtypes.weights, weights.pinned), 1))
+
+    # ---- micro-batches
+
+    def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
+        """The micro-batches of a step: the run's first is traced, a step's first finds nothing left of others."""
+        pieces, named = walk(self.job, leaves)
+        modules = modules_of(self.job.model, self.slots, pieces.closing)
+
+        def step(later: bool) -> tuple[Micro, ...]:
+            return tuple(
+                arranged(pieces, named, Zero3(self.job.book, self.how, modules, self.order))
+                for _ in range(min(self.schedule.count, KINDS))
+            )
+
+        return step
+
+    # ---- one step of the optimizer
+
+    def step(self, first: bool) -> Moments:
+        """All gathered weights go; norms; each sub-group's update; weights that always stay are gathered again."""
+        moments: Moments = [("clip", [(tuple(self.order.close(self.slots)), 1)])]
+        if not self.how.offload:
+            if self.how.dtypes.weights == FP16:
+                moments.append(("clip", self._infinities()))
+            moments.append(("clip", self.norms([self.part(slot) for slot in self.trained])))
+            runs: Runs = []
+            for at, sub in enumerate(self.subs):
+                runs += self._update(at, sub, first)
+            moments.append((OPTIMIZER, runs))
+        again: list[int] = []
+        for slot in self.slots:
+            if slot in self.parts.fetching.persistent:
+                again += [*self.order.gathered.gather((slot,)), *self.order.gathered.wait(slot)]
+        return [*moments, (OPTIMIZER, [(tuple(again), 1)])]
+
+    def _infinities(self) -> Runs:
+        name = "look for overflow in the gradients"
+        born, gone = self.passing(Account.CLIP, name, self.total, self.kept)
+        flags, away = self.passing(Account.CLIP, name, self.total, BOOL)
+        return [((born, flags, gone, away), 1)]
+
+    def _update(self, at: int, sub: tuple[int, ...], first: bool) -> Runs:
+        """A sub-group's gradients flat (one is so already), in the master weights' dtype, states, the update."""
+        one, size, ranks = self.parameters[at], sum(sub), self.how.ranks
+        events: list[int] = []
+        used = None
+        if sub[1:]:
+            name = self._named("gradients of this rank's parts, joined", at)
+            used = self.flat(Account.STEP, name, size, self.kept, ranks)
+            events.append(used + 1)
+        if self.kept != self.how.dtypes.master:
+            raised = self.flat(Account.STEP, self._named("gradient, flat", at), size, self.how.dtypes.master, ranks)
+            events += [raised + 1, *([-used - 1] if used is not None else [])]
+            used = raised
+        born = self.states((one,)) if first and LAZY_STATES.holds(self.how.version) else []
+        gone = [((-used - 1,), 1)] if used is not None else []
+        return [(tuple(events), 1), *born, *self.temporaries((one,)), *gone]
+
+
+def _flat(size: int) -> Weight:
+    return Weight("flat", (Axis(Dim.ELEMENTS, size),), Role.MATRIX)

@@ -1,0 +1,131 @@
+"""The layout of model states that a plan's strategy makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
+from trainledger.facts.trainer import TRAINER_BATCH
+from trainledger.facts.versions import at_least
+from trainledger.ledger.fsdp1 import Flat
+from trainledger.ledger.fsdp2 import How
+from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
+from trainledger.ledger.layout_flat import FlatSharded
+from trainledger.ledger.losses import CHUNKED, FUSED
+from trainledger.ledger.micro import Job
+from trainledger.ledger.run import ZERO
+from trainledger.ledger.step import Updates
+from trainledger.ledger.units import apart, units_of
+from trainledger.ledger.wrapper import wrapper_of
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+NO_WRAP = "NO_WRAP"
+EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
+KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under which gathered weights stay for backward
+
+
+def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank: int | None) -> Layout:
+    """The layout of a resolved plan's model on one rank (None: the fullest); `master`: dtype of master weights, None
+    without."""
+    schedule = _schedule(plan, job)
+    wraps = str(plan.parallel.options.get("auto_wrap_policy", "")).upper() != NO_WRAP
+    if fsdp_of(plan) == SECOND:
+        return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job))
+    if fsdp_of(plan) == FIRST:
+        units = units_of(job.model, {}, wraps)
+        policy = plan.adapter is not None and _accelerated(plan)
+        return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job))
+    if deepspeed_of(plan):
+        return wrapper_of(plan, job, updates, rank)
+    whole = replace(schedule, last_only=False)  # gradients stay where they are either way
+    return Layout(job, whole, dtypes_of(plan, master))
+
+
+def dtypes_of(plan: Plan, master: DType | None = None) -> Stored:
+    """The dtypes in which a plan keeps weights and norms."""
+    weights = DTYPES[plan.precision.weights]
+    return Stored(weights, DTYPES[plan.precision.norms] if plan.precision.norms else weights, master)
+
+
+def deepspeed_of(plan: Plan) -> bool:
+    """Whether DeepSpeed runs the plan: its strategies, its framework, or its stage given as an option."""
+    given = plan.parallel
+    return given.strategy in ZERO or plan.stack.framework == "deepspeed" or "stage" in given.options
+
+
+def fsdp_of(plan: Plan) -> int:
+    """Which FSDP a plan runs: 1, 2, or 0 for none."""
+    given = plan.parallel
+    if given.strategy == "hsdp":
+        return int(given.options.get("fsdp_version") or SECOND)
+    return {"fsdp2": SECOND, "fsdp1": FIRST, "fsdp1-noshard": FIRST}.get(given.strategy, 0)
+
+
+def _accelerated(plan: Plan) -> bool:
+    """Whether accelerate prepares the model, with defaults of its own."""
+    return TRAINER_BATCH.package in plan.stack.versions
+
+
+def waits(plan: Plan) -> bool:
+    """Whether gradients are reduced in a step's last micro-batch only: as said, or as accelerate does."""
+    given = plan.parallel.options.get("no_sync")
+    return _accelerated(plan) if given is None else bool(given)
+
+
+def _schedule(plan: Plan, job: Job) -> Schedule:
+    return Schedule(job.run.accumulation, waits(plan), job.run.keeps_gradients)
+
+
+def _fsdp2(plan: Plan, job: Job) -> How:
+    precision, parallel = plan.precision, plan.parallel
+    compute = DTYPES[precision.compute]
+    torch = plan.stack.versions.get("torch")
+    keeps = not parallel.reshard_after_forward
+    return How(
+        ranks=degrees(plan).shard,
+        stored=dtypes_of(plan).weights,
+        compute=compute,
+        reduce=DTYPES[precision.reduce] if precision.reduce else compute,
+        keeps=keeps,
+        root_keeps=keeps or not at_least(torch, FSDP2.root),
+        holds_input=at_least(torch, FSDP2.inputs),
+        holds_output=parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
+        reentrant=job.run.recompute == "reentrant",
+        calls_head=job.run.loss not in (CHUNKED, FUSED),
+    )
+
+
+def _hidden(job: Job) -> tuple[Dims, DType] | None:
+    """A layer's input, where frozen units' hooks hold it."""
+    setting = job.run.setting
+    if job.run.recompute != "reentrant" or not HOOK.holds(job.model.family, setting.transformers):
+        return None
+    tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
+    return (*tokens, job.model.hidden), setting.weights
+
+
+def _fsdp1(plan: Plan, job: Job) -> Flat:
+    precision, parallel = plan.precision, plan.parallel
+    options = parallel.options
+    compute = DTYPES[precision.compute]
+    sharding = str(options.get("sharding_strategy", "")).upper()
+    whole = parallel.strategy == "fsdp1-noshard" or sharding == "NO_SHARD"
+    named = options.get("use_orig_params")
+    prefetch = str(options.get("backward_prefetch") or ("" if _accelerated(plan) else EARLY)).upper()
+    return Flat(
+        ranks=1 if whole else degrees(plan).shard,
+        stored=dtypes_of(plan).weights,
+        compute=compute,
+        reduce=DTYPES[precision.reduce] if precision.reduce else compute,
+        named=_accelerated(plan) if named is None else bool(named),
+        keeps=not whole and (not parallel.reshard_after_forward or sharding in KEEPING),
+        forward=bool(options.get("forward_prefetch")),
+        early=prefetch == EARLY,
+        late=prefetch == LATE,
+        reentrant=job.run.recompute == "reentrant",
+        mixed=precision.autocast or compute != DTYPES[precision.weights],
+        hidden=_hidden(job) if plan.adapter is not None else None,
+    )

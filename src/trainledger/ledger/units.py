@@ -1,0 +1,152 @@
+"""The units in which a strategy gathers weights: which weights each holds, and which pieces of the model need it.
+
+Pieces count from 0, the embedding, over the layers to the last, the head with its loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trainledger.facts.dtypes import DType
+from trainledger.facts.sharding import OWN_UNITS
+from trainledger.facts.versions import at_least
+from trainledger.ledger.arrange import Hooks
+from trainledger.ledger.blocks import Arrived
+from trainledger.model.program import Linear, Model, Role, Weight
+
+ROOT, EMBEDDING, HEAD = "the root", "the embedding", "the head"
+Key = tuple[int, int]  # a piece, and which of its units
+ROOT_KEY: Key = (-1, 0)
+
+
+class Member(NamedTuple):
+    """A weight of a unit, and the prefix of its lines' names."""
+
+    prefix: str
+    weight: Weight
+
+    @property
+    def name(self) -> str:
+        """The name of its lines."""
+        return self.prefix + self.weight.name
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Weights that are gathered and reduced together, in their order."""
+
+    name: str
+    members: tuple[Member, ...]
+
+    @property
+    def dtype(self) -> DType | None:
+        """The dtype of the weights, where it is not that of the model's."""
+        return self.members[0].weight.dtype
+
+    def apart(self) -> tuple[Unit, ...]:
+        """What an adapter's run trains as a unit of its own, after what it freezes."""
+        tuned = tuple(one for one in self.members if one.weight.tuned)
+        frozen = tuple(one for one in self.members if not one.weight.tuned)
+        units = (Unit(self.name, frozen), Unit(f"what is trained of {self.name}", tuned))
+        return tuple(unit for unit in units if unit.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """`own`: the units that are open while a piece runs, by piece; `root`: what is open around all of them, None where
+    every weight has a unit of its own; `pieces`: how many there are."""
+
+    own: Mapping[int, tuple[Unit, ...]]
+    root: Unit | None
+    pieces: int
+
+    @property
+    def last(self) -> int:
+        """The number of the last piece, the head with its loss."""
+        return self.pieces - 1
+
+    def keys(self, at: int) -> tuple[Key, ...]:
+        """The keys of a piece's own units."""
+        return tuple((at, number) for number in range(len(self.own.get(at, ()))))
+
+    def unit(self, key: Key) -> Unit | None:
+        """The unit of a key; None for the root where there is none."""
+        return self.root if key == ROOT_KEY else self.own[key[0]][key[1]]
+
+    def key(self, at: int, weight: Weight) -> Key:
+        """The unit to which a weight of a piece belongs."""
+        for key, unit in zip(self.keys(at), self.own.get(at, ()), strict=True):
+            if any(member.weight == weight for member in unit.members):
+                return key
+        return ROOT_KEY
+
+    def every(self) -> Iterator[Unit]:
+        """All units in the order in which they are wrapped, the root last."""
+        for at in sorted(self.own):
+            yield from self.own[at]
+        if self.root:
+            yield self.root
+
+
+class UnitHooks(Hooks):
+    """Collects gradients by unit: a layer's are dealt with as it is left, others when backward ends."""
+
+    def __init__(self, units: Units) -> None:
+        self.units = units
+        self.arrived: dict[Key, list[Arrived]] = {}
+
+    def reduce(self, key: Key) -> list[int]:
+        """Deal with a unit's gradients."""
+        raise NotImplementedError
+
+    def done(self, at: int, arrived: tuple[Arrived, ...]) -> tuple[int, ...]:
+        """Deal with a layer's gradients as it is left."""
+        for one in arrived:
+            self.arrived.setdefault(self.units.key(at, one.weight), []).append(one)
+        return tuple(event for key in self.units.keys(at) if at for event in self.reduce(key))
+
+    def ended(self) -> tuple[int, ...]:
+        """Deal with all others."""
+        return tuple(event for key in (*self.units.keys(0), ROOT_KEY) for event in self.reduce(key))
+
+
+def apart(units: Units) -> Units:
+    """The units of PEFT's policy: what is trained stands beside the frozen rest of its layer, so that no flat parameter
+    mixes them. Its leaves are units of their own; here they are one, opened and reduced with their layer.
+
+    Source: peft/utils/other.py, fsdp_auto_wrap_policy (0.10 to 0.21).
+    """
+    own = {at: tuple(part for unit in row for part in unit.apart()) for at, row in units.own.items()}
+    around = units.root.apart() if units.root else ()
+    if len(around) > 1:  # modules trained whole, around the layers
+        own[units.last] = (*own.get(units.last, ()), around[-1])
+    return Units(own, around[0] if around else None, units.pieces)
+
+
+def units_of(model: Model, versions: Mapping[str, str], wraps: bool = True) -> Units:
+    """Every layer a unit. What is around them is the root; from accelerate 1.14 on, embedding and head by themselves.
+
+    A weight that embedding and head share keeps both in one unit, the root. Without `wraps` the model is one unit.
+    """
+    layers = {
+        index + 1: Unit(block.name, tuple(Member(f"{block.name}.*.", weight) for weight in block.weights))
+        for block in model.blocks
+        for index in block.layers
+    }
+    last = len(layers) + 1
+    words = tuple(Member("", weight) for weight in model.embeddings)
+    head = tuple(Member("", weight) for weight in model.head.weights if not weight.tied)
+    if not wraps:
+        inner = tuple(member for at in sorted(layers) for member in layers[at].members)
+        return Units({}, Unit(ROOT, (*words, *inner, *head)), last + 1)
+    own = {at: (unit,) for at, unit in layers.items()}
+    around = (*words, *head)
+    shared = any(isinstance(op.spec, Linear) and op.spec.weight in model.embeddings for op in model.head.ops)
+    release = versions.get(OWN_UNITS.package)
+    if release and at_least(release, OWN_UNITS.since) and not shared:
+        first = tuple(one for one in words if one.weight.role is Role.EMBEDDING)[:1]
+        own |= {0: (Unit(EMBEDDING, first),), last: (Unit(HEAD, head),)}
+        around = tuple(one for one in words if one not in first)
+    return Units(own, Unit(ROOT, around) if around else None, last + 1)

@@ -1,0 +1,152 @@
+"""Which of DeepSpeed's wrappers of the optimizer runs a plan, with its settings.
+
+Source: deepspeed/runtime/engine.py (0.9.5 to 0.19.8): _configure_optimizer, get_data_types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainledger.facts.deepspeed import (
+    CHECKS_BF16,
+    MAX_LIVE,
+    MAX_REUSE,
+    PERSISTENCE,
+    PREFETCH,
+    REDUCE_BUCKET,
+    REPLICATED_BF16,
+    STAGES,
+    SUB_GROUP,
+    SWAP,
+    Knob,
+)
+from trainledger.facts.dtypes import BF16, DTYPES, FP16, FP32
+from trainledger.facts.option_row import AUTO
+from trainledger.ledger.host import Kept
+from trainledger.ledger.layout_bf16 import Bf16
+from trainledger.ledger.layout_stage0 import Bare, Fused, Unfused
+from trainledger.ledger.layout_zero import DeepSpeed, ZeroFlat
+from trainledger.ledger.layout_zero3 import Parts, ZeroParts
+from trainledger.ledger.micro import Job
+from trainledger.ledger.registered import slots_of
+from trainledger.ledger.step import Updates
+from trainledger.ledger.zero import Dtypes, Zero
+from trainledger.ledger.zero3_fetch import Fetching
+from trainledger.model.program import Model
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+PACKAGE = "deepspeed"
+FUSED_ADAM = "apex-fused"  # the name of a plan for DeepSpeed's FusedAdam, which runs Apex's kernel
+
+
+def wrapper_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> DeepSpeed:
+    """The wrapper of a resolved plan that DeepSpeed runs."""
+    how = zero_of(plan, job.model.hidden.size, rank)
+    if how.stage == STAGES["zero3"]:
+        return ZeroParts(job, how, updates, _parts(plan, how, job.model))
+    return _wrapper(plan, how)(job, how, updates)
+
+
+def _wrapper(plan: Plan, how: Zero) -> type[DeepSpeed]:
+    summed = how.dtypes.weights == BF16 and how.dtypes.accumulate == FP32
+    if how.stage:
+        return Bf16 if how.stage == 1 and summed and not how.offload else ZeroFlat
+    if how.dtypes.weights == FP32:
+        return Bare
+    if how.dtypes.weights == BF16 and not REPLICATED_BF16.holds(how.version):
+        return Bf16
+    return Fused if plan.optimizer.implementation == FUSED_ADAM else Unfused
+
+
+def zero_of(plan: Plan, hidden: int, rank: int | None) -> Zero:
+    """DeepSpeed's settings of a resolved plan; `hidden`: the model's hidden size, which `auto` values follow."""
+    options = plan.parallel.options
+    stage = STAGES.get(plan.parallel.strategy, 0)
+    version = plan.stack.versions.get(PACKAGE, "")
+    dtypes = _dtypes(plan)
+    offload = _kept(plan, "optimizer", "offload_optimizer")
+    return Zero(
+        stage=stage,
+        ranks=_ranks(plan, stage),
+        rank=None if rank is None else rank % max(degrees(plan).dp, 1),
+        version=version,
+        dtypes=dtypes,
+        bucket=elements_of(options, REDUCE_BUCKET, hidden),
+        overlap=bool(options.get("overlap_comm", stage == STAGES["zero3"])),
+        contiguous=bool(options.get("contiguous_gradients", True)) or offload is not None,
+        scatter=bool(options.get("reduce_scatter", True)),
+        round_robin=bool(options.get("round_robin_gradients")),
+        offload=offload,
+        checked=dtypes.weights == FP16 or (dtypes.weights == BF16 and CHECKS_BF16.holds(version)),
+    )
+
+
+def _ranks(plan: Plan, stage: int) -> int:
+    """Ranks that share the states: those of MiCS's shard group where there is one."""
+    ranks = degrees(plan)
+    group = plan.parallel.options.get("mics_shard_size")
+    if stage == STAGES["zero3"] and isinstance(group, int | float) and group > 0:
+        return int(group)
+    return ranks.shard if stage else ranks.dp
+
+
+def _parts(plan: Plan, how: Zero, model: Model) -> Parts:
+    options, hidden, slots = plan.parallel.options, model.hidden.size, slots_of(model)
+    second = count(options, "zero_hpz_partition_size", 1)
+    persistence = elements_of(options, PERSISTENCE, hidden)
+    fetching = Fetching(
+        ranks=how.ranks,
+        dtype=how.dtypes.weights,
+        prefetch=elements_of(options, PREFETCH, hidden),
+        live=elements_of(options, MAX_LIVE, hidden),
+        reuse=elements_of(options, MAX_REUSE, hidden),
+        persistent=frozenset(slot for slot in slots if slot.size <= persistence),
+        overlap=how.overlap,
+        offload=_kept(plan, "params", "offload_param") is not None,
+        second=second if second > 1 else 0,
+    )
+    stays = count(_section(plan, "offload_param"), "max_in_cpu", SWAP.weights_kept)
+    sub_group = elements_of(options, SUB_GROUP, hidden)
+    return Parts(fetching, sub_group, _kept(plan, "params", "offload_param"), stays)
+
+
+def _section(plan: Plan, name: str) -> dict[str, Any]:
+    given = plan.parallel.options.get(name)
+    return given if isinstance(given, dict) else {}
+
+
+def _kept(plan: Plan, key: str, name: str) -> Kept | None:
+    """Where a part is offloaded to: as the plan's `offload` says, else the strategy's own section."""
+    section = _section(plan, name)
+    place = getattr(plan.offload, key) or section.get("device")
+    if place in (None, "none"):
+        return None
+    pinned = bool(section.get("pin_memory"))
+    return Kept(place == "nvme", pinned, count(section, "buffer_count", 0), count(section, "buffer_size", 0))
+
+
+def elements_of(options: dict[str, Any], knob: Knob, hidden: int) -> int:
+    """A setting in elements: as given, as the Trainer fills it in, or the default."""
+    given = options.get(knob.name)
+    if given == AUTO and knob.auto is not None:
+        return knob.auto.elements(hidden)
+    return count(options, knob.name, knob.default)
+
+
+def count(options: dict[str, Any], name: str, default: int) -> int:
+    """A whole number, or the default where none is given."""
+    given = options.get(name)
+    return default if given is None or isinstance(given, str) else int(given)
+
+
+def _dtypes(plan: Plan) -> Dtypes:
+    """Gradients are kept in the weights' dtype unless `grad_accum_dtype`, or the plan's own word, says otherwise."""
+    precision, options = plan.precision, plan.parallel.options
+    weights = DTYPES[precision.weights]
+    types = options.get("data_types")
+    named = types.get("grad_accum_dtype") if isinstance(types, dict) else None
+    accumulate = DTYPES.get(str(named)) or DTYPES[precision.gradients]
+    reduce = DTYPES.get(str(options.get("communication_data_type"))) or DTYPES[precision.reduce or weights.name]
+    master = DTYPES[precision.master] if precision.master else FP32
+    return Dtypes(weights, accumulate, reduce, master)

@@ -1,0 +1,244 @@
+"""What DeepSpeed's ZeRO-3 allocates around modules and gradients: gathers, fetches ahead, the reductions' flat copies.
+
+Every call of a module is a place where parameters are gathered, fetched ahead and let go, also of modules without
+parameters of their own, forward, in a forward that runs again, and backward.
+Source: deepspeed/runtime/zero/parameter_offload.py, stage3.py, partitioned_param_coordinator.py (0.9.5 to 0.19.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainledger.base.dims import Axis, Dim
+from trainledger.facts.deepspeed import DEEPSPEED, FREED_EMBEDDING
+from trainledger.facts.dtypes import FP32, FP64, DType
+from trainledger.ledger.arrange import Hooks
+from trainledger.ledger.blocks import Arrived, Walked
+from trainledger.ledger.book import Book, Made
+from trainledger.ledger.registered import Slot
+from trainledger.ledger.visits import Visit
+from trainledger.ledger.zero import Zero
+from trainledger.ledger.zero3_fetch import Coordinator, Mode
+from trainledger.lines.line import Account
+from trainledger.lines.shards import rows_of
+from trainledger.lines.stream import Events
+from trainledger.model.program import Model, Weight
+
+REDUCTION = 1  # the stream of reductions that overlap
+ROOT = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """Where modules stand: parameters by piece and weight; for each piece the paths that its modules lie under; how
+    often the model makes rotary tables; parameters that the root reads itself, past their own module."""
+
+    slots: Mapping[tuple[int, Weight], Slot]
+    bases: tuple[tuple[str, ...], ...]
+    rotary: int
+    external: tuple[Slot, ...]
+
+    @property
+    def last(self) -> int:
+        """The number of the last piece, the head with its loss."""
+        return len(self.bases) - 1
+
+    def own(self, at: int, weights: Iterable[Weight]) -> tuple[Slot, ...]:
+        """Parameters of a call in this piece; what is shared belongs to the embedding."""
+        found = ((self.slots.get((at, one)) or self.slots.get((0, one))) for one in weights)
+        return tuple(slot for slot in found if slot is not None)
+
+
+def modules_of(model: Model, slots: Sequence[Slot], closing: Walked) -> Modules:
+    """The modules of a model whose closing piece was walked so."""
+    layers = sorted((index, number) for number, block in enumerate(model.blocks) for index in block.layers)
+    bases: list[tuple[str, ...]] = [(ROOT,)]
+    for at, (_, number) in enumerate(layers, 1):
+        above, _, _ = model.blocks[number].name.rpartition(".")
+        bases.append((ROOT, *_paths(above), f"layer {at}"))
+    bases.append((ROOT,))
+    by_key = {(slot.at, slot.weight): slot for slot in slots}
+    called = {weight for visit in closing.visits.forward if visit.call.module for weight in visit.call.weights}
+    read = [getattr(op.spec, "weight", None) for op in model.head.ops]
+    past = [weight for weight in read if weight is not None and weight not in called]
+    found = [by_key.get((len(bases) - 1, weight)) or by_key.get((0, weight)) for weight in past]
+    rotary = len(model.rotary.sets) if model.rotary else 0
+    return Modules(by_key, tuple(bases), rotary, tuple(slot for slot in found if slot is not None))
+
+
+def _paths(name: str) -> list[str]:
+    """A dotted path and all above it, the highest first."""
+    parts = name.split(".") if name else []
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+class Zero3(Hooks):
+    """One micro-batch."""
+
+    def __init__(self, book: Book, how: Zero, modules: Modules, order: Coordinator) -> None:
+        self.book, self.how, self.modules, self.order = book, how, modules, order
+        self.open: tuple[str, ...] = ()
+        self.left: list[Slot] = []  # gathered in backward by a module whose backward does not return
+        self.bucket: list[Slot] = []
+        self.filled = 0
+        self.whole: dict[Slot, int] = {}  # gradients that were not copied into the bucket (lines)
+
+    # ---- the order of calls
+
+    def ahead(self, at: int) -> Events:
+        """A micro-batch begins."""
+        return tuple(self.order.start(self.modules.external)) if at == 0 else ()
+
+    def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:
+        """Every call of a module, forward."""
+        events = _Woven()
+        for visit in walked.visits.forward:
+            events.add(visit.at, self._visit(at, visit, False))
+        if at == self.modules.last and self.order.mode is Mode.RECORDS and self.modules.external:
+            events.add(walked.visits.forward[-1].at, self._found())
+        return events.found
+
+    def passed(self, at: int) -> Events:
+        """The root returns."""
+        return tuple(self.order.leave(self.modules.external, True)) if at == self.modules.last else ()
+
+    def behind(self, at: int) -> Events:
+        """Backward begins at the root."""
+        if at == self.modules.last:
+            self.open = ()
+        return ()
+
+    def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
+        """Every call of a module, backward, and each gradient as it comes: before its module's backward returns."""
+        events, waiting = _Woven(), list(walked.arrived)
+        outer = self.modules.bases[at][:-1]
+        for visit in walked.visits.backward:
+            while waiting and waiting[0].at <= (visit.at if visit.done else visit.at - 1):
+                events.add(waiting[0].at, self._hook(at, waiting.pop(0)))
+            if visit.again:
+                open_, self.open = self.open, outer
+                events.add(visit.at, self._visit(at, visit, False))
+                outer, self.open = self.open, open_
+            else:
+                events.add(visit.at, self._visit(at, visit, True))
+        for one in waiting:
+            events.add(one.at, self._hook(at, one))
+        return events.found
+
+    def ended(self) -> Events:
+        """The rest is reduced; newer releases let go of what no module's backward did."""
+        freed = self.left if FREED_EMBEDDING.holds(self.how.version) else []
+        return (*self._reduce(), *self.order.let_go(freed))
+
+    # ---- modules
+
+    def _visit(self, at: int, visit: Visit, backward: bool) -> list[int]:
+        call = visit.call
+        if not call.module:
+            return []
+        own = self.modules.own(at, call.weights)
+        if not visit.done:
+            return [*self._entered(at, call.name, backward), *self.order.fetch(own, backward)]
+        if backward and not call.passes:
+            self.left += own
+            return []
+        return self.order.leave(own, not backward)
+
+    def _entered(self, at: int, name: str, backward: bool) -> list[int]:
+        """Modules around a call that were not entered yet; the root may read parameters itself."""
+        base = self.modules.bases[at]
+        inner = [f"{base[-1]} {path}" for path in _paths(name.rpartition(".")[0])]
+        if base == (ROOT,):
+            inner = _paths(name.rpartition(".")[0])
+        path = (*base, *inner)
+        events: list[int] = []
+        for one in path:
+            if one in self.open:
+                continue
+            if one == base[-1] and at == 1 and not backward and not self.left:
+                for _ in range(self.modules.rotary):
+                    events += self.order.fetch(())
+            own = () if one != ROOT or (self.order.mode is Mode.RECORDS and not backward) else self.modules.external
+            events += self.order.fetch(own, backward)
+            if backward and own:
+                self.left += own
+        self.open = path
+        return events
+
+    def _found(self) -> list[int]:
+        """A parameter that is read past its module, for the first time: gathered as it is read."""
+        gathered = self.order.gathered
+        return [
+            *gathered.gather(self.modules.external),
+            *(event for slot in self.modules.external for event in gathered.wait(slot)),
+        ]
+
+    # ---- gradients
+
+    def _hook(self, at: int, one: Arrived) -> list[int]:
+        """A gradient is copied into the bucket, which is reduced first where it would overflow; larger ones stay."""
+        slots = self.modules.own(at, (one.weight,))
+        if not slots:
+            return []
+        slot = slots[0]
+        events = self._reduce() if self.bucket and self.filled + slot.size > self.how.bucket else []
+        if self.how.contiguous and self.filled + slot.size <= self.how.bucket:
+            events.append(-one.line - 1)
+        else:
+            self.whole[slot] = one.line
+        self.bucket.append(slot)
+        self.filled += slot.size
+        return events
+
+    def _reduce(self) -> list[int]:
+        """Reduce-scatter the bucket: in place where one gradient divides evenly, else in a padded copy of all."""
+        bucket, how = self.bucket, self.how
+        if not bucket:
+            return []
+        made: list[int] = []
+        sizes = [rows_of(slot.size, how.ranks) * how.ranks for slot in bucket]
+        if how.dtypes.reduce != how.dtypes.weights:
+            whole = sum(slot.size for slot in bucket)
+            made.append(self._line("gradients cast to reduce", whole, (how.dtypes.reduce, self._stream)))
+        if how.scatter and (bucket[1:] or sizes[0] != bucket[0].size):
+            made.append(self._line("gradients to reduce, padded", sum(sizes), (how.dtypes.reduce, self._stream)))
+        events = [*(line + 1 for line in made), *(-line - 1 for line in reversed(made))]
+        for slot in bucket:
+            if how.offload:
+                events += self._offloaded(slot)
+            if slot in self.whole:
+                events.append(-self.whole.pop(slot) - 1)
+        self.bucket, self.filled = [], 0
+        return events
+
+    def _offloaded(self, slot: Slot) -> list[int]:
+        """This rank's part of a gradient comes back from the host: its copy in fp32, its norm in pieces."""
+        part = rows_of(slot.size, self.how.ranks)
+        back = self._line("part of a gradient, from the host", part, (self.how.dtypes.accumulate, 0))
+        cast = self._line("part of a gradient, cast", part, (FP32, 0))
+        norm = self._line("norm of a part of a gradient", min(part, DEEPSPEED.norm_chunk), (FP64, 0))
+        return [back + 1, cast + 1, -cast - 1, norm + 1, -norm - 1, -back - 1]
+
+    @property
+    def _stream(self) -> int:
+        return REDUCTION if self.how.overlap else 0
+
+    def _line(self, name: str, size: int, made: tuple[DType, int]) -> int:
+        dtype, stream = made
+        dims = (Axis(Dim.ELEMENTS, size),)
+        return self.book.made(Account.REDUCTION, name, dims, Made(dtype, DEEPSPEED.source, 1, stream))
+
+
+class _Woven:
+    """Events to put among others, by after how many of these."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: dict[int, Events] = {}
+
+    def add(self, at: int, events: Sequence[int]) -> None:
+        """More events at this place, after those that are there."""
+        if events:
+            self.found[at] = (*self.found.get(at, ()), *events)

@@ -1,0 +1,242 @@
+"""DeepSpeed's wrappers in a whole run: sums that follow from what they keep; what differs by setting and release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.base.dims import elements
+from trainledger.facts.deepspeed import REDUCE_BUCKET
+from trainledger.ledger.rank import Ledger, rank_ledger
+from trainledger.ledger.registered import slots_of
+from trainledger.lines.line import Account, Place
+from trainledger.lines.stream import Moment, total
+from trainledger.model.build import build
+from trainledger.plan.schema import Plan
+
+RANKS = 8
+MIXED = {"weights": "bf16", "compute": "bf16", "gradients": "bf16", "reduce": "bf16", "master": "fp32"}
+SMALL = {"reduce_bucket_size": 100_000}
+
+
+def run(strategy: str, version: str = "0.19.8", model: dict[str, Any] = LLAMA, **sections: Any) -> tuple[Plan, Ledger]:
+    parallel = {"strategy": strategy, "world": RANKS, "dp": RANKS, **sections.pop("parallel", {})}
+    versions = {"torch": "2.14.1", "transformers": "5.24.0", "deepspeed": version}
+    stack = {"framework": "deepspeed", "versions": versions, **sections.pop("stack", {})}
+    optimizer = {"implementation": "fused", **sections.pop("optimizer", {})}
+    given = {"precision": MIXED, "parallel": parallel, "stack": stack, "optimizer": optimizer, **sections}
+    plan = plan_of(model, **given)
+    return plan, rank_ledger(plan, build(plan.keys()), "sm90", 0)
+
+
+def sizes(model: dict[str, Any] = LLAMA) -> list[int]:
+    return [slot.size for slot in slots_of(build(model))]
+
+
+def at_end(ledger: Ledger, account: Account) -> int:
+    """Bytes of an account that are live after the last event."""
+    counts: dict[int, int] = {}
+    for _, events, repeat in ledger.segments:
+        for event in events:
+            counts[abs(event) - 1] = counts.get(abs(event) - 1, 0) + (repeat if event > 0 else -repeat)
+    assert min(counts.values()) >= 0
+    lines = ((ledger.lines[number], count) for number, count in counts.items())
+    return sum(line.dtype.bytes_of(elements(line.dims)) * count for line, count in lines if line.account is account)
+
+
+def moment(ledger: Ledger, name: str) -> Moment:
+    return next(one for one in ledger.moments if one.name == name)
+
+
+def named(ledger: Ledger, start: str) -> list[int]:
+    """Elements of the lines whose name begins so."""
+    return [elements(line.dims) for line in ledger.lines if line.name.startswith(start)]
+
+
+@pytest.mark.parametrize("strategy", ["zero1", "zero2"])
+def test_stages_1_and_2_keep_flat_weights_and_parts_of_the_rest(strategy: str) -> None:
+    _, ledger = run(strategy)
+    padded = -(-sum(sizes()) // (2 * RANKS)) * 2 * RANKS
+    assert at_end(ledger, Account.WEIGHTS) == 2 * padded
+    assert at_end(ledger, Account.MASTER) == 4 * padded // RANKS
+    assert at_end(ledger, Account.OPTIMIZER) == 8 * padded // RANKS + 4
+    assert at_end(ledger, Account.GRADIENTS) == at_end(ledger, Account.REDUCTION) == 0
+
+
+def test_stage_3_keeps_parts_padded_one_by_one_and_its_bucket() -> None:
+    _, ledger = run("zero3")
+    parts = sum(-(-size // RANKS) for size in sizes())
+    assert at_end(ledger, Account.WEIGHTS) == 2 * parts
+    assert at_end(ledger, Account.MASTER) == 4 * parts
+    assert at_end(ledger, Account.OPTIMIZER) == 8 * parts + 4
+    assert at_end(ledger, Account.GRADIENTS) == 2 * parts
+    assert at_end(ledger, Account.REDUCTION) == 2 * REDUCE_BUCKET.default
+
+
+def test_the_whole_of_every_parameter_that_touches_the_part_is_kept() -> None:
+    _, ledger = run("zero2", parallel={"options": SMALL})
+    every, part = sizes(), -(-sum(sizes()) // (2 * RANKS)) * 2
+    start, touched = 0, 0
+    for size in every:
+        touched += size if start < part else 0
+        start += size
+    assert named(ledger, "gradients of the parameters of this rank") == [touched]
+
+
+def test_stage_1_holds_buckets_and_gradients_over_micro_batches_and_stage_2_neither() -> None:
+    held = {}
+    for strategy in ("zero1", "zero2"):
+        _, ledger = run(strategy, batch={"accumulation": 2}, parallel={"options": SMALL})
+        live = {ledger.lines[line].name for line, _ in moment(ledger, "step 2: forward").live}
+        held[strategy] = "reduce bucket" in live, "model.layers.*.mlp.down_proj.weight" in live
+    assert held == {"zero1": (True, True), "zero2": (False, False)}
+
+
+@pytest.mark.parametrize(
+    ("options", "buckets"),
+    [({}, 1), ({"overlap_comm": True}, 2), ({"contiguous_gradients": False}, 0)],
+)
+def test_a_bucket_is_one_two_or_none(options: dict[str, Any], buckets: int) -> None:
+    _, ledger = run("zero2", parallel={"options": {**SMALL, **options}})
+    found = [line.unit for line in ledger.lines if line.name in ("reduce bucket", "second reduce bucket")]
+    assert found == [-(-2 * SMALL["reduce_bucket_size"] // 512) * 512] * buckets
+
+
+def test_a_default_bucket_takes_954_mib() -> None:
+    """FORMULAS, section 1: 2 B x reduce_bucket_size."""
+    _, ledger = run("zero2")
+    (size,) = {line.unit for line in ledger.lines if line.name == "reduce bucket"}
+    assert round(size / 2**20) == 954
+
+
+def test_older_releases_make_buckets_before_the_loss_runs_backward() -> None:
+    ahead: dict[str, int] = {}
+    for version in ("0.18.2", "0.18.3"):
+        _, ledger = run("zero2", version)
+        events = next(one.events for one in ledger.segments if one.moment == "step 1: backward of the loss")
+        born = [ledger.lines[event - 1].name for event in events if event > 0]
+        ahead[version] = born.index("reduce bucket")
+    assert ahead["0.18.2"] == 0 < ahead["0.18.3"]
+
+
+def test_the_step_holds_the_gradient_flat_in_both_widths() -> None:
+    _, ledger = run("zero2")
+    part = -(-sum(sizes()) // (2 * RANKS)) * 2
+    live = {ledger.lines[line].name for line, _ in moment(ledger, "step 2: optimizer").live}
+    assert {"gradients of this rank's part, joined", "gradient of this rank's part, flat"} <= live
+    assert named(ledger, "gradient of this rank's part, flat") == [part]
+
+
+def test_bf16_optimizer_keeps_fp32_gradients_of_everything() -> None:
+    _, ledger = run("zero1", precision={**MIXED, "gradients": "fp32"})
+    padded = -(-sum(sizes()) // (2 * RANKS)) * 2 * RANKS
+    assert at_end(ledger, Account.GRADIENTS) == 4 * padded
+    assert at_end(ledger, Account.WEIGHTS) + at_end(ledger, Account.MASTER) == 2 * padded + 4 * padded // RANKS
+
+
+def test_stage_0_takes_14_bytes_then_6_more_in_the_step() -> None:
+    """FORMULAS, section 7: 14 B a parameter when built, + 2, + 4 in the step with a fused update."""
+    _, ledger = run("ddp")
+    count = sum(sizes())
+    kinds = (Account.WEIGHTS, Account.MASTER, Account.OPTIMIZER)
+    scalars = 4 * len(sizes())
+    assert sum(at_end(ledger, kind) for kind in kinds) == 14 * count + scalars
+    step = moment(ledger, "step 2: optimizer")
+    work = (Account.GRADIENTS, Account.STEP)
+    gradients = [(line, n) for line, n in step.live if ledger.lines[line].account in work]
+    assert 0 <= total(ledger.lines, gradients) - 6 * count <= 512 * 2 * len(sizes())
+
+
+@pytest.mark.parametrize(("version", "parts"), [("0.17.5", True), ("0.17.6", False)])
+def test_stage_0_in_bf16_was_sharded(version: str, parts: bool) -> None:
+    _, ledger = run("ddp", version)
+    assert (at_end(ledger, Account.MASTER) < 4 * sum(sizes())) is parts
+
+
+def test_sub_groups_end_with_the_parameter_that_fills_them() -> None:
+    parts = [-(-size // RANKS) for size in sizes()]
+    limit = parts[0] + parts[1] - 1
+    _, ledger = run("zero3", parallel={"options": {"sub_group_size": limit}})
+    masters = named(ledger, "master weights, this rank's parts")
+    assert masters[0] == parts[0] + parts[1]
+    assert sum(masters) == sum(parts)
+    _, whole = run("zero3", parallel={"options": {"sub_group_size": sum(parts)}})
+    assert named(whole, "master weights, this rank's parts") == [sum(parts)]
+
+
+def test_auto_follows_the_hidden_size() -> None:
+    _, ledger = run("zero3", parallel={"options": {"reduce_bucket_size": "auto"}})
+    assert named(ledger, "reduce bucket") == [256 * 256]
+
+
+def test_small_weights_stay_gathered_between_steps() -> None:
+    _, ledger = run("zero3", parallel={"options": {"stage3_param_persistence_threshold": 256}})
+    assert at_end(ledger, Account.GATHERED) == 2 * sum(size for size in sizes() if size <= 256)
+    _, none = run("zero3", parallel={"options": {"stage3_param_persistence_threshold": 0}})
+    assert at_end(none, Account.GATHERED) == 0
+
+
+def test_mics_shards_within_its_group() -> None:
+    _, ledger = run("zero3", parallel={"options": {"mics_shard_size": 2}})
+    assert at_end(ledger, Account.MASTER) == 4 * sum(-(-size // 2) for size in sizes())
+
+
+def hosted(ledger: Ledger, chosen: Callable[[Account], bool]) -> int:
+    assert all(line.place is Place.HOST for line, _ in ledger.host)
+    return sum(line.unit * count for line, count in ledger.host if chosen(line.account))
+
+
+def test_an_offloaded_optimizer_takes_18_bytes_of_the_host_and_nothing_of_the_device() -> None:
+    _, ledger = run("zero3", offload={"optimizer": "cpu"}, optimizer={"implementation": "cpu"})
+    parts = sum(-(-size // RANKS) for size in sizes())
+    assert hosted(ledger, lambda account: True) == 18 * parts
+    assert at_end(ledger, Account.MASTER) == at_end(ledger, Account.OPTIMIZER) == 0
+    assert not [line for line in ledger.lines if line.place is Place.HOST]
+
+
+def test_page_locked_memory_is_a_power_of_two() -> None:
+    options = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
+    _, ledger = run("zero2", offload={"optimizer": "cpu"}, parallel={"options": options})
+    pinned = [line.unit for line, _ in ledger.host if line.why]
+    assert pinned
+    assert all(size & (size - 1) == 0 for size in pinned)
+
+
+def test_nvme_leaves_buffers_in_the_host() -> None:
+    options = {"offload_optimizer": {"buffer_count": 5}}
+    _, ledger = run("zero3", offload={"optimizer": "nvme"}, parallel={"options": options})
+    assert [(line.name, count) for line, count in ledger.host if line.account is Account.OPTIMIZER] == [
+        ("swap buffer of the optimizer", 5)
+    ]
+
+
+def test_weights_on_the_host_leave_gathers_on_the_device() -> None:
+    _, ledger = run("zero3", offload={"optimizer": "cpu", "params": "cpu"})
+    parts = sum(-(-size // RANKS) for size in sizes())
+    assert at_end(ledger, Account.WEIGHTS) == 0
+    assert hosted(ledger, lambda account: account is Account.WEIGHTS) == 2 * parts
+
+
+def test_a_head_that_the_loss_reads_itself_stays_from_the_second_micro_batch_on() -> None:
+    live = {}
+    for step in ("step 1", "step 2"):
+        _, ledger = run("zero3", stack={"loss": "fused-linear", "kernels": ["liger"]}, parallel={"options": SMALL})
+        forward = moment(ledger, f"{step}: forward")
+        live[step] = "lm_head.weight (whole)" in {ledger.lines[line].name for line, _ in forward.live}
+    assert live == {"step 1": False, "step 2": True}
+
+
+def test_zero_1_and_2_take_the_published_bytes_of_llama_7b() -> None:
+    """FORMULAS, section 1: ZeRO-2 on 8 devices held 28.28 GiB in the step and asked for 3.14 GiB more."""
+    llama = {
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000, "tie_word_embeddings": False,
+    }  # fmt: skip
+    _, ledger = run("zero2", model=llama, optimizer={"implementation": "foreach"}, batch={"sequence": 16})
+    step = moment(ledger, "step 2: optimizer").allocated / 2**30
+    assert 28.24 <= step <= 28.24 + 0.25
+    (flat,) = {line.unit for line in ledger.lines if line.name == "gradient of this rank's part, flat"}
+    assert round(flat / 2**30, 2) == 3.14

@@ -1,0 +1,109 @@
+"""What must hold of any plan whose model states are sharded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.estimate import Estimate, estimate, states_of
+from trainledger.lines.stream import total
+
+GPT2 = {"model_type": "gpt2", "n_embd": 136, "n_layer": 2, "n_head": 4, "vocab_size": 513, "n_positions": 512}
+TIED = {**LLAMA, "model_type": "qwen3", "head_dim": 64, "tie_word_embeddings": True}
+BLOCK, TENSORS = 512, 200
+MIXED = {"weights": "fp32", "compute": "bf16", "autocast": False, "gradients": "fp32"}
+FLAT = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD")
+strategies = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "strategy": st.just("fsdp2"),
+            "dp": st.sampled_from([2, 3, 8, 64]),
+            "reshard_after_forward": st.booleans(),
+            "options": st.fixed_dictionaries(
+                {"no_sync": st.booleans(), "auto_wrap_policy": st.sampled_from(["TRANSFORMER_BASED_WRAP", "NO_WRAP"])}
+            ),
+        }
+    ),
+    st.fixed_dictionaries(
+        {
+            "strategy": st.just("hsdp"),
+            "dp": st.just(16),
+            "shard": st.sampled_from([2, 4, 8]),
+            "options": st.fixed_dictionaries({"fsdp_version": st.sampled_from([1, 2]), "no_sync": st.booleans()}),
+        }
+    ),
+    st.fixed_dictionaries(
+        {
+            "strategy": st.just("fsdp1"),
+            "dp": st.sampled_from([2, 3, 8, 64]),
+            "options": st.fixed_dictionaries(
+                {
+                    "sharding_strategy": st.sampled_from(FLAT),
+                    "use_orig_params": st.booleans(),
+                    "backward_prefetch": st.sampled_from(["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"]),
+                    "forward_prefetch": st.booleans(),
+                    "no_sync": st.booleans(),
+                    "auto_wrap_policy": st.sampled_from(["TRANSFORMER_BASED_WRAP", "NO_WRAP"]),
+                }
+            ),
+        }
+    ),
+)
+plans = st.fixed_dictionaries(
+    {
+        "model": st.sampled_from([LLAMA, GPT2, TIED]),
+        "precision": st.one_of(
+            st.just({}),
+            st.sampled_from(["bf16", "fp32", None]).map(lambda reduce: {**MIXED, "reduce": reduce}),
+        ),
+        "optimizer": st.fixed_dictionaries(
+            {"implementation": st.sampled_from(["foreach", "fused"]), "grad_clip": st.sampled_from([None, 1.0])}
+        ),
+        "batch": st.fixed_dictionaries({"accumulation": st.integers(1, 4)}),
+        "stack": st.fixed_dictionaries(
+            {
+                "recompute": st.sampled_from(
+                    ["none", {"kind": "full", "reentrant": False}, {"kind": "full", "reentrant": True}]
+                ),
+                "versions": st.sampled_from(
+                    [{"torch": "2.14.1"}, {"torch": "2.4.1"}, {"torch": "2.13.0", "accelerate": "1.15.0"}]
+                ),
+                "options": st.sampled_from([{}, {"zero_grad_set_to_none": False}]),
+            }
+        ),
+        "parallel": strategies,
+    }
+)  # fmt: skip
+
+
+def made(**sections: Any) -> Estimate:
+    return estimate(plan_of(**sections))
+
+
+@settings(max_examples=80, deadline=None)
+@given(plans)
+def test_lines_add_up_and_nothing_leaks(sections: dict[str, Any]) -> None:
+    """Every gather and reduction ends: step 2 leaves what step 1 left, its end of an optimizer's step included."""
+    found = made(**sections)
+    for moment in found.ledger.moments:
+        assert total(found.ledger.lines, moment.live) == moment.allocated
+        assert all(copies > 0 for _, copies in moment.live)
+    ends = [
+        dict.fromkeys(found.ledger.lines[line].account for line, _ in moment.live) for moment in found.ledger.moments
+    ]
+    optimizer = [set(end) for end, moment in zip(ends, found.ledger.moments, strict=True) if "optimizer" in moment.name]
+    assert not any({"gathered_weights", "gradient_reduction"} & {one.value for one in end} for end in optimizer)
+
+
+@settings(max_examples=25, deadline=None)
+@given(plans, st.sampled_from(["fsdp2", "fsdp1"]))
+def test_more_ranks_never_raise_what_is_sharded(sections: dict[str, Any], strategy: str) -> None:
+    parallel = {**sections["parallel"], "strategy": strategy, "shard": None, "options": {}}
+    few, many = (states_of(made(**{**sections, "parallel": {**parallel, "dp": dp}}).ledger) for dp in (2, 8))
+    whole = states_of(made(**{**sections, "parallel": {"strategy": "ddp", "dp": 8}}).ledger)
+    for kind in ("weights", "optimizer_states"):
+        assert many[kind] <= few[kind] <= whole[kind]
+        assert 8 * many[kind] + BLOCK * TENSORS >= whole[kind]  # every whole tensor is rounded to a block of its own

@@ -1,0 +1,78 @@
+"""Every kind of model and run repeats its step: what the second made and let go of, in order, the third does too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tests.witness.runs import Case, happened, traced
+from trainledger.evidence.trace.live import plan_run
+from trainledger.evidence.trace.record import Record
+
+PLAIN: dict[str, Any] = {
+    "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256,
+}  # fmt: skip
+GROUPED = {**PLAIN, "num_key_value_heads": 2}
+HEADED = {**GROUPED, "head_dim": 16}
+LLAMA = {**GROUPED, "model_type": "llama"}
+BERT = {**PLAIN, "model_type": "bert", "max_position_embeddings": 64}
+MODELS: dict[str, dict[str, Any]] = {
+    "gpt2": {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 256, "n_positions": 64},
+    "bert": {**BERT, "architectures": ["BertForMaskedLM"]},
+    "opt": {
+        "model_type": "opt", "hidden_size": 64, "ffn_dim": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "vocab_size": 256, "max_position_embeddings": 64, "word_embed_proj_dim": 64,
+    },
+    "gpt_neox": {**PLAIN, "model_type": "gpt_neox", "max_position_embeddings": 64},
+    "gemma": {**HEADED, "model_type": "gemma"},
+    "gemma2": {**HEADED, "model_type": "gemma2"},
+    "gemma3_text": {**HEADED, "model_type": "gemma3_text"},
+    "phi3": {**GROUPED, "model_type": "phi3", "pad_token_id": 0},
+    "qwen3": {**HEADED, "model_type": "qwen3"},
+    "olmo2": {**GROUPED, "model_type": "olmo2"},
+    "mistral": {**GROUPED, "model_type": "mistral"},
+    "mixtral": {**GROUPED, "model_type": "mixtral", "num_local_experts": 4},
+}  # fmt: skip
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "recompute": {"recompute": "full"},
+    "re-entrant": {"recompute": "full-reentrant"},
+    "autocast": {"weights": "fp32", "autocast": "bf16"},
+    "autocast-recompute": {"weights": "fp32", "autocast": "bf16", "recompute": "full"},
+    "half": {"weights": "fp16", "kernel": "eager"},
+    "micro-batches": {"accumulation": 2, "clip": 1.0},
+    "loop": {"implementation": "loop"},
+    "fused": {"implementation": "fused"},
+    "cudnn": {"kernel": "cudnn"},
+    "efficient": {"kernel": "efficient"},
+    "math": {"kernel": "math"},
+}
+RUNS = [
+    *((LLAMA, {"optimizer": "adamw", **more}) for more in VARIANTS.values()),
+    *((config, {"kernel": "eager"} if name == "gemma2" else {}) for name, config in MODELS.items()),
+]
+NAMES = [*VARIANTS, *MODELS]
+
+
+def sizes(record: Record, step: str) -> dict[str, list[int]]:
+    """Events of a step by moment: micro-batches in turn."""
+    found: dict[str, list[int]] = {}
+    for moment, events in record.stretches:
+        if moment.startswith(step):
+            found.setdefault(moment.removeprefix(step), []).extend(one.size for one in happened(record, events))
+    return found
+
+
+@pytest.mark.parametrize(("config", "more"), RUNS, ids=NAMES)
+def test_steps_repeat(config: dict[str, Any], more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_run, "STEPS", (1, 2, 3))
+    case = Case(batch=2, **more)
+    plan = case.plan(config)
+    record = traced(plan, case.where(plan))
+    second = sizes(record, "step 2: ")
+    assert {"forward", "loss", "backward"} <= second.keys()
+    assert second == sizes(record, "step 3: ")

@@ -1,0 +1,51 @@
+"""FSDP2 by formula and by trace: the largest instant of every phase of one rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tests.evidence.trace.families import FAMILIES
+from tests.plans import plan_of
+from tests.witness.runs import RECOMPUTE, VERSIONS, traced
+from tests.witness.test_traces import phases
+from trainledger.allocator.conf import read_conf
+from trainledger.answer.estimate import estimate
+from trainledger.answer.trace import job_of
+from trainledger.evidence.trace.lines import trace_of
+from trainledger.evidence.trace.live.session import where_of
+
+PURE = {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16", "reduce": "bf16"}
+MIXED = {"weights": "fp32", "compute": "bf16", "autocast": False, "gradients": "fp32"}
+CASES: list[tuple[str, dict[str, Any], str, bool, int]] = [
+    ("llama", PURE, "none", True, 8),
+    ("llama", {**MIXED, "reduce": "fp32"}, "full", False, 8),
+    ("qwen2", {**MIXED, "reduce": "bf16"}, "none", True, 3),
+    ("gpt2", {**MIXED, "reduce": "fp32"}, "full-reentrant", True, 4),
+    ("gemma3_text", PURE, "full", True, 16),
+    ("bert", {**MIXED, "reduce": "fp32"}, "none", False, 2),
+]
+
+
+@pytest.mark.parametrize(("family", "precision", "recompute", "reshard", "ranks"), CASES)
+def test_phases_agree(family: str, precision: dict[str, Any], recompute: str, reshard: bool, ranks: int) -> None:
+    plan = plan_of(
+        FAMILIES[family],
+        precision=precision,
+        batch={"micro_batch": 1, "sequence": 384, "accumulation": 1},
+        parallel={"strategy": "fsdp2", "dp": ranks, "reshard_after_forward": reshard},
+        stack={
+            "versions": VERSIONS,
+            "recompute": RECOMPUTE[recompute],
+            "allocator": {"expandable_segments": True},
+        },
+    )
+    ours = phases(estimate(plan).ledger.moments)
+    theirs = phases(trace_of(traced(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator)).moments)
+    assert set(ours) == set(theirs)
+    far = {name: (ours[name], size) for name, size in theirs.items() if abs(ours[name] / size - 1) > 3e-3}
+    assert not far
