@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainledger.answer.bands import Band, Peak, ratio_of
-from trainledger.answer.estimate import Estimate
+from trainledger.answer.estimate import Estimate, estimate
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
@@ -179,9 +179,18 @@ def _reserved(peak: Peak, ratio: Interval) -> tuple[str, str, str]:
 def roles(answer: Estimate) -> tuple[Role, ...]:
     """Classes of ranks that hold the same; where ranks differ, the one that the ledger is of."""
     peak, own = answer.peak, answer.ledger.rank
+    if own is not None and answer.ledger.equals:
+        return tuple(_role(answer, first, last) for first, last in answer.ledger.equals)
     if own is not None:
         return (Role(own, own, peak.allocated.expected, peak.moment),)
     return (Role(0, answer.ranks - 1, peak.allocated.expected, peak.moment),)
+
+
+def _role(answer: Estimate, first: int, last: int) -> Role:
+    """The role of ranks that hold the same; estimated once more where another rank was asked for."""
+    own = answer.ledger.rank
+    peak = answer.peak if own is not None and first <= own <= last else estimate(answer.plan, first).peak
+    return Role(first, last, peak.allocated.expected, peak.moment)
 
 
 def roles_of(answer: Estimate, rank: str = "") -> tuple[Role, ...]:
@@ -198,9 +207,9 @@ def roles_of(answer: Estimate, rank: str = "") -> tuple[Role, ...]:
 
 
 def rank_of(answer: Estimate, rank: str = "") -> int:
-    """The rank that an answer speaks of: the one asked for, else the first of the fullest ones."""
+    """The rank that an answer speaks of: the one asked for, else that of its ledger."""
     number = _number(rank, answer.ranks - 1)
-    return max(roles(answer), key=lambda role: role.allocated).first if number is None else number
+    return (answer.ledger.rank or 0) if number is None else number
 
 
 def rank_number(plan: Plan, text: str) -> int | None:

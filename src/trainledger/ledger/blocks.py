@@ -23,6 +23,7 @@ from trainledger.lines.line import Account
 from trainledger.model.program import Weight
 
 GRAPH = "held by the graph itself until it is gone"
+UNREDUCED = "whole until its unit's gradients are reduced to this rank's part"
 WHOLE = "one per trained weight, from its first backward until it is set to none"
 LeafMaker = Callable[[Backward], LeafRule]
 
@@ -297,7 +298,8 @@ class Walker:
         for storage, weight in back.owned.items():
             if storage not in back.given:
                 kept = tape.storages[storage]
-                lines.known[storage] = self.book.storage(Account.GRADIENTS, piece.prefix + weight.name, kept, WHOLE)
+                account, why = (Account.REDUCTION, UNREDUCED) if back.unreduced else (Account.GRADIENTS, WHOLE)
+                lines.known[storage] = self.book.storage(account, piece.prefix + weight.name, kept, why)
         for value, storage in back.grads.items():
             if value == piece.source:
                 lines.known[storage] = piece.leaving

@@ -47,6 +47,7 @@ class Backward:
         "tape",
         "turns",
         "unpacked",
+        "unreduced",
         "viewed",
     )
 
@@ -65,6 +66,7 @@ class Backward:
         self.arrived: list[Arrival] = []  # parameters in the order in which their gradients are whole
         self.turns: dict[int, tuple[int, int]] = {}  # by primitive: events as its node began, and as it had returned
         self.first = EXTERNAL
+        self.unreduced = False  # a strategy reduces the gradients that parameters are left with
         self.unpacked = False  # saved tensors were made again, and belong to the function that unpacks them
 
     def seed(self, value: int, name: str, extra: int = 0) -> int:

@@ -27,7 +27,8 @@ from trainledger.model.program import Weight
 class How:
     """FSDP2's settings: ranks of one shard group; dtypes of shards, of what is gathered, of reductions; which units
     stay gathered after forward (layers, root); what a reduction's input and an all-reduce's keep; whether layers are
-    recomputed by a forward of their own (reentrant); whether the head is called as a module."""
+    recomputed by a forward of their own (reentrant); whether the head is called as a module;
+    the rank within its group that is looked at."""
 
     ranks: int
     stored: DType
@@ -39,6 +40,7 @@ class How:
     holds_output: bool
     reentrant: bool
     calls_head: bool
+    rank: int = 0
 
 
 class Kept:

@@ -18,7 +18,7 @@ from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account, Line
-from trainledger.lines.shards import rows_at, rows_of, with_rows
+from trainledger.lines.shards import classes, rows_at, rows_of, with_rows
 from trainledger.model.program import Model, Role, Weight
 from trainledger.model.quantised import tensors_of
 
@@ -115,6 +115,16 @@ class Layout:
         """The rank that is looked at, where ranks differ."""
         return None
 
+    @property
+    def reduces(self) -> bool:
+        """Whether gradients are whole only until they are reduced to this rank's part."""
+        return False
+
+    @property
+    def equals(self) -> tuple[tuple[int, int], ...]:
+        """Runs of ranks (first, last) that hold the same; empty where all do, or where it is not known."""
+        return ()
+
     def host(self) -> tuple[tuple[Line, int], ...]:
         """Lines in the host's memory, with their copies."""
         return ()
@@ -181,15 +191,32 @@ class Sharded(Layout):
 
     def __init__(self, job: Job, schedule: Schedule, units: Units, how: How) -> None:
         self.units, self.how = units, how
+        sizes = {weight.flat[0].size for _, weight, _ in weights_of(job.model) if job.trained(weight)}
+        self.classes = classes(sizes, how.ranks)
         super().__init__(job, schedule, Stored(how.stored, how.stored))
 
     def local(self, weight: Weight) -> Weight:
-        """The rows of the first rank, which is the fullest."""
-        return replace(weight, dims=with_rows(weight.flat, rows_at(weight.flat[0].size, self.how.ranks, 0)))
+        """The rows of this rank; the first is the fullest."""
+        return replace(weight, dims=with_rows(weight.flat, rows_at(weight.flat[0].size, self.how.ranks, self.how.rank)))
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that is looked at, where a parameter's rows do not divide evenly."""
+        return self.how.rank if len(self.classes) > 1 else None
+
+    @property
+    def equals(self) -> tuple[tuple[int, int], ...]:
+        """Runs of ranks of one shard group that hold the same."""
+        return self.classes
 
     def held(self, weight: Weight) -> Weight:
         """As many rows on every rank as on the fullest."""
         return replace(weight, dims=with_rows(weight.flat, rows_of(weight.flat[0].size, self.how.ranks)))
+
+    @property
+    def reduces(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def shards(self) -> int:

@@ -31,6 +31,11 @@ class FlatSharded(Layout):
         self.stay = Stay()
         super().__init__(job, schedule, Stored(how.stored, how.stored))
 
+    @property
+    def reduces(self) -> bool:
+        """Always."""
+        return True
+
     def parameters_of(self) -> tuple[Parameter, ...]:
         """What the optimizer sees: each parameter's piece of this rank's part, or that part as one."""
         return self._pieces() if self.how.named else self._flats()

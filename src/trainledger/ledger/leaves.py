@@ -21,6 +21,7 @@ class Leaves:
     first gradient waits for the second. `viewed`: that first one is a view of a product, so that the sum is a third
     tensor. `copied`: a bucket takes the gradient's place (DistributedDataParallel, gradient_as_bucket_view), or the
     optimizer steps at once and lets it go; then `stepping` temporaries of the parameter's size are made first.
+    `unreduced`: a strategy takes them whole and leaves a rank's part.
     """
 
     fresh: bool
@@ -29,9 +30,12 @@ class Leaves:
     viewed: bool = False
     copied: bool = False
     stepping: int = 0
+    unreduced: bool = False
 
     def first(self, back: Backward) -> LeafRule:
         """The rule of the pieces that run backward first: gradients of weights read twice wait."""
+
+        back.unreduced = self.unreduced
 
         def rule(weight: Weight, storage: int) -> list[int]:
             if weight not in self.waiting:
@@ -43,6 +47,7 @@ class Leaves:
 
     def last(self, back: Backward) -> LeafRule:
         """The rule of the piece that runs backward last: waiting gradients are joined."""
+        back.unreduced = self.unreduced
 
         def rule(weight: Weight, storage: int) -> list[int]:
             if weight not in self.waiting:

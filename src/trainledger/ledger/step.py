@@ -223,7 +223,7 @@ def compose(job: Job, layout: Layout, updates: Updates, extras: Extras) -> list[
     """All segments of a run: building, step 1 (states appear), step 2 (as every later one)."""
     steps = _Steps(job, layout, updates, extras)
     steps.build()
-    micros = layout.micros(_leaves(job, updates, extras))
+    micros = layout.micros(_leaves(job, updates, extras, layout.reduces))
     inputs = _inputs(job)
     first_forward = f"{STEPS[0]}: forward"
     steps.segments += [Segment(first_forward, *run) for run in births([(inputs, job.run.batch_tensors)])]
@@ -232,19 +232,21 @@ def compose(job: Job, layout: Layout, updates: Updates, extras: Extras) -> list[
     return steps.segments
 
 
-def _leaves(job: Job, updates: Updates, extras: Extras) -> Leaves:
-    """What happens to gradients as they arrive, in a micro-batch before which there are none."""
+def _leaves(job: Job, updates: Updates, extras: Extras, reduces: bool) -> Leaves:
+    """What happens to gradients as they arrive, in a micro-batch before which there are none; `reduces`: a strategy
+    takes them."""
     shared = shared_weights(job.model)
     setting = job.run.setting
     # a linear layer's own gradient of a weight that was not cast is a view; a fused head's is a tensor of its own
     viewed = setting.autocast in (None, setting.weights) and job.run.loss not in (CHUNKED, FUSED)
-    account = Account.BACKWARD if viewed else Account.GRADIENTS  # a view cannot become the gradient that stays
+    stays = Account.REDUCTION if reduces else Account.GRADIENTS
+    account = Account.BACKWARD if viewed else stays  # a view cannot become the gradient that stays
     waiting = {
         weight: job.book.tensor(account, weight.name, weight.dims, setting.weights, ACCUMULATE)
         for weight in shared
         if job.trained(weight)
     }
-    return Leaves(True, job.run.gradients, waiting, viewed, extras.passing, _stepping(updates, extras))
+    return Leaves(True, job.run.gradients, waiting, viewed, extras.passing, _stepping(updates, extras), reduces)
 
 
 def _stepping(updates: Updates, extras: Extras) -> int:

@@ -33,7 +33,7 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     schedule = _schedule(plan, job)
     wraps = str(plan.parallel.options.get("auto_wrap_policy", "")).upper() != NO_WRAP
     if fsdp_of(plan) == SECOND:
-        return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job))
+        return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job, rank or 0))
     if fsdp_of(plan) == FIRST:
         units = units_of(job.model, {}, wraps)
         policy = plan.adapter is not None and _accelerated(plan)
@@ -79,7 +79,7 @@ def _schedule(plan: Plan, job: Job) -> Schedule:
     return Schedule(job.run.accumulation, waits(plan), job.run.keeps_gradients)
 
 
-def _fsdp2(plan: Plan, job: Job) -> How:
+def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
     precision, parallel = plan.precision, plan.parallel
     compute = DTYPES[precision.compute]
     torch = plan.stack.versions.get("torch")
@@ -95,6 +95,7 @@ def _fsdp2(plan: Plan, job: Job) -> How:
         holds_output=parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
         reentrant=job.run.recompute == "reentrant",
         calls_head=job.run.loss not in (CHUNKED, FUSED),
+        rank=rank % degrees(plan).shard,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from trainledger.base.dims import Axis, Dims
 
 
@@ -14,6 +16,16 @@ def rows_at(size: int, ranks: int, rank: int) -> int:
     """Rows of this rank; 0 where the ranks before it have them all."""
     rows = rows_of(size, ranks)
     return max(min(rows, size - rank * rows), 0)
+
+
+def classes(sizes: Iterable[int], ranks: int) -> tuple[tuple[int, int], ...]:
+    """Runs of ranks (first, last) that hold as many rows of every one of tensors with so many rows."""
+    starts = {0}
+    for size in sizes:
+        full = size // rows_of(size, ranks)
+        starts |= {full, full + bool(size % rows_of(size, ranks))}
+    inside = sorted(start for start in starts if start < ranks)
+    return tuple((first, after - 1) for first, after in zip(inside, [*inside[1:], ranks], strict=True))
 
 
 def with_rows(dims: Dims, rows: int) -> Dims:

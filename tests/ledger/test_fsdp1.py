@@ -1,0 +1,98 @@
+"""FSDP1 around the pieces of a micro-batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.estimate import Estimate, estimate, states_of
+from trainledger.base.dims import Axis, Dim
+from trainledger.facts.dtypes import BF16, FP32
+from trainledger.ledger.fsdp1 import Flat
+from trainledger.ledger.units import Member, Unit
+from trainledger.model.program import Weight
+
+
+def flat(ranks: int = 4, **options: Any) -> Flat:
+    given = {"named": True, "keeps": False, "forward": False, "early": True, "late": False, "reentrant": False}
+    return Flat(ranks, FP32, BF16, FP32, mixed=True, **{**given, **options})
+
+
+def unit(*sizes: int) -> Unit:
+    return Unit(
+        "a unit", tuple(Member("", Weight(str(at), (Axis(Dim.ELEMENTS, size),))) for at, size in enumerate(sizes))
+    )
+
+
+def test_named_parameters_begin_at_multiples_of_16_bytes() -> None:
+    assert [start for _, start in flat().offsets(unit(5, 9, 8))] == [0, 8, 24]
+    assert [start for _, start in flat(named=False).offsets(unit(5, 9, 8))] == [0, 5, 14]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 7])
+@pytest.mark.parametrize("named", [True, False])
+def test_ranks_hold_every_element_once(ranks: int, named: bool) -> None:
+    sizes = (5, 9, 8, 1, 300)
+    how = flat(ranks, named=named)
+    held: dict[str, int] = {}
+    for rank in range(ranks):
+        for member, size in how.pieces(unit(*sizes), rank):
+            held[member.name] = held.get(member.name, 0) + size
+    assert tuple(held.values()) == sizes
+    assert how.size(unit(*sizes)) == ranks * how.part(unit(*sizes)) >= sum(sizes)
+
+
+PRECISION = {"weights": "fp32", "compute": "bf16", "autocast": False, "gradients": "fp32", "reduce": "fp32"}
+
+
+def made(**options: Any) -> Estimate:
+    parallel = {"strategy": "fsdp1", "dp": 4, "options": options}
+    return estimate(plan_of(LLAMA, precision=PRECISION, batch={"sequence": 16}, parallel=parallel))
+
+
+def held(found: Estimate, moment: str, account: str) -> int:
+    live = next(one.live for one in found.ledger.moments if one.name == moment)
+    return sum(found.ledger.lines[line].unit * n for line, n in live if found.ledger.lines[line].account == account)
+
+
+def test_gradients_are_those_of_the_rank_alone_while_the_optimizer_steps() -> None:
+    for named in (True, False):
+        found = made(use_orig_params=named)
+        assert held(found, "step 2: optimizer", "gradients") == held(found, "step 2: optimizer", "weights")
+        assert held(found, "step 2: optimizer", "gradient_reduction") == 0
+
+
+def test_no_shard_keeps_everything_whole() -> None:
+    whole, shards = (states_of(made(**options).ledger) for options in ({"sharding_strategy": "NO_SHARD"}, {}))
+    assert whole["weights"] == pytest.approx(4 * shards["weights"], rel=0.01)
+    assert whole["optimizer_states"] == pytest.approx(4 * shards["optimizer_states"], rel=0.01)
+
+
+def lora(transformers: str) -> int:
+    adapter = {"kind": "lora", "r": 4, "targets": ["q_proj"], "dtype": "fp32"}
+    stack = {
+        "versions": {"torch": "2.4.1", "transformers": transformers, "accelerate": "1.0.1", "peft": "0.13.2"},
+        "recompute": {"kind": "full", "reentrant": True},
+        "attention": "flash",
+        "loss": "fused-linear",
+    }
+    plan = plan_of(
+        {**LLAMA, "num_hidden_layers": 8}, adapter=adapter, stack=stack, batch={"sequence": 8192},
+        precision={"autocast": True, "gradients": "fp32"}, parallel={"strategy": "fsdp1", "dp": 2},
+    )  # fmt: skip
+    ledger = estimate(plan).ledger
+    first = next(one for one in ledger.moments if one.name == "step 2: backward of layer 0")
+    return sum(
+        ledger.lines[line].unit * n
+        for line, n in first.live
+        if "held by a frozen unit's hook" in ledger.lines[line].name
+    )
+
+
+def test_a_frozen_units_hook_holds_layer_inputs_and_their_gradients() -> None:
+    """With 8 layers: 7 inputs and 6 gradients; none where the checkpoint lies inside the layer."""
+    hidden = 8192 * 256 * 2
+    assert lora("4.45.2") == 13 * hidden
+    assert lora("4.52.4") == 0

@@ -1,0 +1,61 @@
+"""FSDP2 around the pieces of a micro-batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.estimate import estimate
+from trainledger.ledger.rank import Ledger
+
+LAYER = 2 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 640 + 2 * 256)  # bytes in bf16
+ENDS = 2 * (2 * 1024 * 256 + 256)
+SLACK = 40 * 512  # every copy is rounded to a block
+
+
+def made(**sections: Any) -> Ledger:
+    parallel = {"strategy": "fsdp2", "dp": 4, **sections.pop("parallel", {})}
+    return estimate(plan_of(LLAMA, batch={"sequence": 4096}, parallel=parallel, **sections)).ledger
+
+
+def held(ledger: Ledger, moment: str, account: str) -> int:
+    live = next(one.live for one in ledger.moments if one.name == moment)
+    return sum(ledger.lines[line].unit * copies for line, copies in live if ledger.lines[line].account == account)
+
+
+def near(size: int, expected: int) -> bool:
+    return expected <= size <= expected + SLACK
+
+
+def test_forward_holds_a_layer_twice_and_the_root_once() -> None:
+    """The output of a gather stays until the next unit is copied out of its own."""
+    assert near(held(made(), "step 2: forward", "gathered_weights"), ENDS + 2 * LAYER)
+
+
+def test_backward_holds_the_layer_that_runs_and_the_next_one_gathered() -> None:
+    assert near(held(made(), "step 2: backward of layer 1", "gathered_weights"), ENDS + 2 * LAYER)
+    assert near(held(made(), "step 2: backward of layer 0", "gathered_weights"), ENDS + LAYER)
+
+
+def test_kept_layers_are_all_there_at_the_loss() -> None:
+    kept = made(parallel={"reshard_after_forward": False})
+    assert near(held(kept, "step 2: loss", "gathered_weights"), ENDS + 3 * LAYER + LAYER)
+
+
+def test_a_root_that_reshards_is_gathered_again_before_the_loss_runs_backward() -> None:
+    old, new = (made(stack={"versions": {"torch": torch}}) for torch in ("2.7.0", "2.13.0"))
+    last = {"step 2: backward of the loss"}
+    for ledger in (old, new):
+        assert all(near(held(ledger, moment, "gathered_weights"), ENDS + LAYER) for moment in last)
+    init = next(one for one in new.moments if one.name == "step 2: optimizer")
+    assert not any(new.lines[line].account == "gathered_weights" for line, _ in init.live)
+
+
+def test_gradients_wait_whole_where_only_the_last_micro_batch_reduces() -> None:
+    batch = {"sequence": 4096, "accumulation": 4}
+    waiting = []
+    for wait in (False, True):
+        parallel = {"strategy": "fsdp2", "dp": 4, "options": {"no_sync": wait}}
+        ledger = estimate(plan_of(LLAMA, batch=batch, parallel=parallel)).ledger
+        waiting.append(held(ledger, "step 2: forward", "gradient_reduction"))
+    assert near(waiting[1] - waiting[0], 3 * LAYER + ENDS)
