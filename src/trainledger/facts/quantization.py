@@ -102,6 +102,17 @@ BNB_4 = FourBit("bitsandbytes", "0.50", BNB)
 
 
 @dataclass(frozen=True, slots=True)
+class SharedCode:
+    """Entries of the table of the scales' codes that bitsandbytes makes once for the process."""
+
+    entries: int
+    source: Source
+
+
+SHARED_CODE = SharedCode(256, BNB)
+
+
+@dataclass(frozen=True, slots=True)
 class WholeRows:
     """Up to this many `rows` of input a package's kernel reads the packed weight itself, since a release."""
 

@@ -184,7 +184,7 @@ class Walker:
     def plain(self, keep: frozenset[int] = frozenset(), regions: Sequence[Region] = ()) -> Walked:
         """No recompute but of `regions`. Values in `keep` outlive the forward: a caller's name still holds them."""
         piece, tape = self.piece, self.piece.tape
-        casts = frozenset(tape.cached.values())
+        casts = tape.outliving()
         forward = run_forward(tape, casts | keep | piece.staying | {piece.target}, True, None, regions)
         self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
         attached = self._staying()
@@ -220,7 +220,7 @@ class Walker:
         piece, tape = self.piece, self.piece.tape
         if not tape.grad[piece.target] or not any(prim.saves for prim in tape.prims):
             return self.plain(keep)
-        casts = frozenset(tape.cached.values())
+        casts = tape.outliving()
         attached = frozenset() if reentrant else frozenset(tape.attached)  # without a graph there are no nodes
         forward = run_forward(tape, casts | attached | {piece.target, piece.source}, saving=False)
         self.lines.phase({}, Account.ACTIVATIONS, Account.FORWARD)

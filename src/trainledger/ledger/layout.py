@@ -13,6 +13,7 @@ from trainledger.ledger.arrange import NONE, Micro, arranged
 from trainledger.ledger.book import ACCUMULATE, MODELS, Made
 from trainledger.ledger.fsdp2 import Fsdp2, How, Kept, UnitLines
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.loading import loaded
 from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
@@ -157,7 +158,11 @@ class Layout:
 
     def building(self) -> Runs:
         """How weights and buffers come to be."""
-        return births(self.weights())
+        weights = list(weights_of(self.job.model))
+        made = loaded(self.job.book, weights, {weight: self.stored(weight) for _, weight, _ in weights})
+        if made is None or self.shards > 1:
+            return births(self.weights())
+        return [*made.before, *births(buffers_of(self.job)), *made.after]
 
     def gradients(self) -> Copies:
         """Gradients that stay until they are set to none."""

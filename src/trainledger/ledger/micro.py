@@ -9,6 +9,7 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import scales_inside
+from trainledger.facts.trainer import KEPT_CACHES
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
@@ -150,6 +151,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> tuple[Walk
     if kind.recompute == "reentrant":
         tape.leaves.add(source)
     lower(frame, block.ops)
+    if KEPT_CACHES.keeps(job.model.family, frame.setting.transformers):
+        tape.kept += [tape.prims[last - 1].outs[0] for name, _, last in frame.marks if name == KEPT_CACHES.module]
     target = frame.names["h"]
     tape.end([source, *tape.cached.values(), *(value for value in frame.names.values() if value != target)])
     (before, leaving), (after, arriving) = (_edge(job, opening, tape.dtype[value]) for value in (source, target))

@@ -1,0 +1,115 @@
+"""How parameters come to be on the device: at once, or, where bitsandbytes quantises them there, one after the other.
+
+Sources: bitsandbytes/nn/modules.py (Params4bit._quantize, Int8Params._quantize), functional.py (quantize_4bit); peft/
+utils/other.py (prepare_model_for_kbit_training), which raises what is left in 16 bits to fp32 parameter by parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from trainledger.base.dims import Axis, Dim
+from trainledger.facts.dtypes import FP16, FP32, DType
+from trainledger.facts.quantization import BNB, BNB_4, SHARED_CODE, Product
+from trainledger.ledger.book import MODELS, Book
+from trainledger.ledger.updates import Runs
+from trainledger.lines.line import Account
+from trainledger.model.program import Packing, Weight
+from trainledger.model.quantised import blocks_of, sides, tensors_of
+
+Named = tuple[str, Weight, int]  # prefix of a weight's lines, the weight, and how many equal ones there are
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """How parameters come to be: events before the model's buffers, and after them."""
+
+    before: Runs
+    after: Runs
+
+
+def loaded(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType]) -> Loaded | None:
+    """Every parameter in order, where they do not come to be at once; `dtypes`: those in which they are kept."""
+    every = list(weights)
+    packing = next((weight.packed for _, weight, _ in every if weight.packed), None)
+    if packing is None or packing.kind.package != BNB_4.package:
+        return None
+    before: Runs = []
+    casts: list[tuple[tuple[int, int], int]] = []
+    base = [one for one in every if not one[1].tuned]
+    for (_, count), group in groupby(base, key=lambda one: (one[0], one[2])):
+        events: list[int] = []
+        for one in group:
+            quantised = list(_quantised(book, one)) if one[1].packed else None
+            if quantised is None:
+                raw, kept = _raised(book, one, packing, dtypes[one[1]])
+                events.append(raw + 1)
+                casts += [((kept + 1, -raw - 1), count)] if kept != raw else []
+            elif sides(one[1])[-1] == 1:
+                events += quantised
+            else:  # experts are so many layers of their own
+                before.append((tuple(quantised), count * sides(one[1])[-1]))
+        before.append((tuple(events), count))
+    after: Runs = [(_shared(book), 1)] if packing.double else []
+    after += [(tuple(e for pair, _ in group for e in pair), n) for n, group in groupby(casts, key=lambda one: one[1])]
+    tuned = [line for one in every if one[1].tuned for line in _lines(book, one, dtypes)]
+    after += [(tuple(line + 1 for line, _ in group), n) for n, group in groupby(tuned, key=lambda one: one[1])]
+    return Loaded(before, after)
+
+
+def _lines(book: Book, one: Named, dtypes: dict[Weight, DType]) -> Iterator[tuple[int, int]]:
+    """A parameter's lines with their copies."""
+    prefix, weight, count = one
+    for part in tensors_of(weight, dtypes[weight]):
+        source = part.source or MODELS
+        yield book.tensor(Account.WEIGHTS, prefix + part.name, part.dims, part.dtype, source), count * part.copies
+
+
+def _raised(book: Book, one: Named, packing: Packing, dtype: DType) -> tuple[int, int]:
+    """The line of a parameter as it is loaded, and that as it is kept."""
+    prefix, weight, _ = one
+    kept = book.tensor(Account.WEIGHTS, prefix + weight.name, weight.dims, dtype, MODELS)
+    if dtype != FP32 or packing.loaded == FP32:
+        return kept, kept
+    return book.tensor(Account.WEIGHTS, f"{prefix}{weight.name}, as loaded", weight.dims, packing.loaded, MODELS), kept
+
+
+def _quantised(book: Book, one: Named) -> Iterator[int]:
+    """Births and deaths while one matrix is quantised: it is on the device whole until its tensors are made."""
+    prefix, weight, _ = one
+    packing = weight.packed
+    assert packing is not None
+    outer, inner, _ = sides(weight)
+    eight = packing.kind.product is Product.INT8
+
+    def line(name: str, size: int, dtype: DType) -> int:
+        dims = (Axis(Dim.ELEMENTS, size),)
+        return book.tensor(Account.WEIGHTS, f"{prefix}{weight.name}: {name}", dims, dtype, packing.kind.source) + 1
+
+    raw = line("as loaded", outer * inner, FP16 if eight else packing.loaded)
+    parts = [number + 1 for number, _ in _lines(book, one, {weight: FP32})]
+    yield raw
+    if eight:
+        yield from parts
+    else:
+        scales = blocks_of(packing, outer * inner)
+        yield from _four_bit(parts, line("absmax before codes", scales, FP32), line("centred", scales, FP32), packing)
+    yield -raw
+
+
+def _four_bit(parts: list[int], scales: int, centred: int, packing: Packing) -> Iterator[int]:
+    """Scales, codes, their table; then, where scales are quantised too, their mean, the difference, and its codes."""
+    if not packing.double:
+        packed, absmax, code = parts
+        yield from (absmax, packed, code)
+        return
+    packed, code, offset, *rest = parts
+    yield from (scales, packed, code, offset, centred, *rest, -centred, -scales)
+
+
+def _shared(book: Book) -> tuple[int, ...]:
+    """The table of the scales' codes that the process holds once."""
+    dims = (Axis(Dim.ELEMENTS, SHARED_CODE.entries),)
+    return (book.tensor(Account.BUFFERS, "code of scales, of the process", dims, FP32, BNB) + 1,)
