@@ -12,7 +12,7 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.deepspeed import BORN_FP32, DEEPSPEED, GRADIENT_DTYPE, LAZY_STATES, SWAP
 from trainledger.facts.dtypes import BOOL, FP16, DType
 from trainledger.ledger.arrange import Micro, arranged
-from trainledger.ledger.book import Spread
+from trainledger.ledger.book import Made
 from trainledger.ledger.host import Kept, Lines, host_line, optimizer_lines
 from trainledger.ledger.layout_zero import KINDS, OPTIMIZER, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
@@ -190,10 +190,10 @@ class ZeroParts(DeepSpeed):
 
     def _infinities(self) -> Runs:
         """isinf, then isnan of all gradients at once, on the stream of reductions."""
-        made = Spread(self.how.ranks, REDUCTION if self.how.overlap else 0)
+        stream = REDUCTION if self.how.overlap else 0
         size, one = (Axis(Dim.ELEMENTS, self.total),), (Axis(Dim.ELEMENTS, 1),)
         values, flags, found = (
-            self.job.book.tensor(Account.CLIP, name, dims, dtype, DEEPSPEED.source, made) + 1
+            self.job.book.made(Account.CLIP, name, dims, Made(dtype, DEEPSPEED.source, self.how.ranks, stream)) + 1
             for name, dims, dtype in (
                 ("magnitudes of the gradients", size, self.kept),
                 ("overflow in the gradients", size, BOOL),
