@@ -65,7 +65,8 @@ def cross_entropy(frame: Frame, model: Model, upcast: bool) -> int:
     tape = frame.tape
     release = frame.software.release("transformers")
     row = of_release(CAUSAL_LOSSES, release)
-    upcast = upcast and model.causal and not model.head.pooled and not plain_loss(model.family, release)
+    plain = plain_loss(model.family, release)
+    upcast = upcast and model.causal and not model.head.pooled and not plain
     tape.scope = "loss"
     output = frame.names["logits"]
     if upcast and row.early and model.causal:
@@ -80,7 +81,7 @@ def cross_entropy(frame: Frame, model: Model, upcast: bool) -> int:
         read, *named = (_shifted_logits if row.shifts else _shifted_labels)(tape, read, target)
         target = named[-1]
         held += [read, *named]
-    fast = upcast and FOAK in frame.software.kernels
+    fast = (upcast or plain) and model.causal and FOAK in frame.software.kernels
     loss = fast_cross_entropy(tape, read, target) if fast else torch_cross_entropy(tape, read, target)
     tape.end([*held, output])
     return loss

@@ -103,7 +103,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
-        software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
+        software=_software(plan),
     )
 
 
@@ -140,6 +140,12 @@ def _recompute(given: Recompute) -> str:
     if given.kind == "none" or (given.kind == "selective" and given.modules and not every_of(given.policy)):
         return given.kind
     return "reentrant" if given.reentrant else "full"
+
+
+def _software(plan: Plan) -> Software:
+    stack = plan.stack
+    caches = stack.options.get("use_cache") is not False
+    return Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan), caches=caches)
 
 
 def _multiprocessors(plan: Plan) -> Multiprocessors:
