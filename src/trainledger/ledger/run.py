@@ -104,7 +104,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
-        software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
+        software=_software(plan),
     )
 
 
@@ -154,6 +154,12 @@ def _virtual(plan: Plan) -> int:
     if plan.adapter is None or plan.adapter.kind not in PROMPT_KINDS:
         return 0
     return int(plan.adapter.options.get("num_virtual_tokens") or 0)
+
+
+def _software(plan: Plan) -> Software:
+    stack = plan.stack
+    caches = stack.options.get("use_cache") is not False
+    return Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan), caches=caches)
 
 
 def _multiprocessors(plan: Plan) -> Multiprocessors:
