@@ -11,8 +11,10 @@ from trainledger.facts.device_rows import Device
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
+from trainledger.facts.sharding import OFFLOAD
 from trainledger.ledger.rank import EAGER, runs_eager
 from trainledger.ledger.run import ZERO
+from trainledger.ledger.strategy import fsdp_of
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -29,7 +31,7 @@ class Notes:
 def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
     """Every note on a plan."""
     return Notes(
-        (*_precision(plan), *_attention(plan, model), *_zero(plan), *_device(device)),
+        (*_precision(plan), *_attention(plan, model), *_zero(plan), *_offload(plan), *_device(device)),
         (*_compile(plan), *_options(plan), *_further(model), *_whole(plan)),
     )
 
@@ -63,6 +65,11 @@ def _zero(plan: Plan) -> Iterator[str]:
             "optimizer: one group of parameters, as where DeepSpeed's configuration names the optimizer; the Trainer's "
             f"own has two, which keeps gradients a little longer ({DEEPSPEED.source})"
         )
+
+
+def _offload(plan: Plan) -> Iterator[str]:
+    if fsdp_of(plan) and plan.offload.params and not plan.offload.optimizer:
+        yield f"offload.params: FSDP's optimizer steps on the host too, where its states lie ({OFFLOAD.source})"
 
 
 def _whole(plan: Plan) -> Iterator[str]:

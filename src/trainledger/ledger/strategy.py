@@ -9,7 +9,7 @@ from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
-from trainledger.ledger.fsdp1 import Flat
+from trainledger.ledger.fsdp1 import EARLY, Flat
 from trainledger.ledger.fsdp2 import How
 from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
@@ -23,7 +23,6 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 NO_WRAP = "NO_WRAP"
-EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
 KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under which gathered weights stay for backward
 
 
@@ -33,11 +32,12 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     schedule = _schedule(plan, job)
     wraps = str(plan.parallel.options.get("auto_wrap_policy", "")).upper() != NO_WRAP
     if fsdp_of(plan) == SECOND:
-        return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job))
+        units = units_of(job.model, plan.stack.versions, wraps)
+        return Sharded(job, schedule, units, _fsdp2(plan, job), updates)
     if fsdp_of(plan) == FIRST:
         units = units_of(job.model, {}, wraps)
         policy = plan.adapter is not None and _accelerated(plan)
-        return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job))
+        return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job), updates)
     if deepspeed_of(plan):
         return wrapper_of(plan, job, updates, rank)
     whole = replace(schedule, last_only=False)  # gradients stay where they are either way
@@ -64,15 +64,19 @@ def fsdp_of(plan: Plan) -> int:
     return {"fsdp2": SECOND, "fsdp1": FIRST, "fsdp1-noshard": FIRST}.get(given.strategy, 0)
 
 
+def no_sync_of(plan: Plan) -> bool:
+    """Whether gradients are reduced in a step's last micro-batch only."""
+    given = plan.parallel.options.get("no_sync")
+    return _accelerated(plan) if given is None else bool(given)
+
+
 def _accelerated(plan: Plan) -> bool:
     """Whether accelerate prepares the model, with defaults of its own."""
     return TRAINER_BATCH.package in plan.stack.versions
 
 
 def _schedule(plan: Plan, job: Job) -> Schedule:
-    given = plan.parallel.options.get("no_sync")
-    last_only = _accelerated(plan) if given is None else bool(given)
-    return Schedule(job.run.accumulation, last_only, job.run.keeps_gradients)
+    return Schedule(job.run.accumulation, no_sync_of(plan), job.run.keeps_gradients)
 
 
 def _fsdp2(plan: Plan, job: Job) -> How:
@@ -91,6 +95,7 @@ def _fsdp2(plan: Plan, job: Job) -> How:
         holds_output=parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
         reentrant=job.run.recompute == "reentrant",
         calls_head=job.run.loss not in (CHUNKED, FUSED),
+        offload=plan.offload.params is not None,
     )
 
 
@@ -119,9 +124,9 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
         named=_accelerated(plan) if named is None else bool(named),
         keeps=not whole and (not parallel.reshard_after_forward or sharding in KEEPING),
         forward=bool(options.get("forward_prefetch")),
-        early=prefetch == EARLY,
-        late=prefetch == LATE,
+        backward=prefetch,
         reentrant=job.run.recompute == "reentrant",
         mixed=precision.autocast or compute != DTYPES[precision.weights],
+        offload=plan.offload.params is not None,
         hidden=_hidden(job) if plan.adapter is not None else None,
     )
