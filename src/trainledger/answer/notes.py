@@ -50,7 +50,8 @@ def _zero(plan: Plan) -> Iterator[str]:
     strategy, ranks = plan.parallel.strategy, degrees(plan).shard
     if strategy not in ZERO:
         return
-    what = {"zero1": "master weights and optimizer states", "zero2": "those and reduced gradients"}
+    states = "master weights and optimizer states"
+    what = {"zero1": states, "zero2": f"{states}, and the gradients that these need,"}
     divided = what.get(strategy, "all model states")
     yield (
         f"parallel.strategy: {strategy} divides {divided} by {ranks:,}; activations, logits and what the loss makes of "

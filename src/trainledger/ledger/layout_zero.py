@@ -121,8 +121,10 @@ class DeepSpeed(Layout):
 class ZeroFlat(DeepSpeed):
     """ZeRO-1 and -2."""
 
-    def __init__(self, job: Job, how: Zero, updates: Updates) -> None:
+    def __init__(self, job: Job, how: Zero, updates: Updates, room: int | None) -> None:
+        """`room`: usable bytes of the device, None where it is not known."""
         super().__init__(job, how, updates)
+        self.room = room
         self.groups = groups_of(self.grouped(), how)
         if how.rank is None:
             self.how = replace(how, rank=fullest(self.groups, how.ranks) if self.groups else 0)
@@ -169,13 +171,18 @@ class ZeroFlat(DeepSpeed):
         dtypes, ranks = self.how.dtypes, self.how.ranks
         flat = self.flat(Account.WEIGHTS, self._named("flat weights", at), group.part * ranks, dtypes.weights)
         born, gone = [((flat + 1,), 1)], deaths(lines)
-        runs: Runs = [*born, *gone] if DEVICE_FLATTEN.holds(self.how.version) else [*gone, *born]
+        runs: Runs = [*born, *gone] if self._in_place() else [*gone, *born]
         if self.how.offload:
             return runs
         cast, away = self.passing(Account.STEP, "copy of this rank's part", group.part, dtypes.weights)
         name = self._named("master weights, this rank's part", at)
         master = self.flat(Account.MASTER, name, group.part, dtypes.master, ranks) + 1
         return [*runs, ((cast, master, away) if dtypes.weights != dtypes.master else (master,), 1)]
+
+    def _in_place(self) -> bool:
+        """Whether weights are flattened on the device: newer releases do where it has room for them twice."""
+        whole = self.how.dtypes.weights.bytes_of(sum(slot.size for slot in self.slots))
+        return DEVICE_FLATTEN.holds(self.how.version) and (self.room is None or whole + whole <= self.room)
 
     def _flat_gradient(self, at: int) -> int:
         name = self._named("gradient of this rank's part, flat", at)
