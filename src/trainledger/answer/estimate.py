@@ -40,7 +40,8 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is known of a plan before it runs. `peak` is over building and steps, `steps` over whole steps only."""
+    """What is known of a plan before it runs. `peak` is over building and steps, `steps` over whole steps only;
+    `least`: the peak of the emptiest rank, where ranks differ."""
 
     plan: Plan
     model: Model
@@ -53,6 +54,7 @@ class Estimate:
     ranks: int
     global_batch: int
     notes: Notes
+    least: Peak | None = None
 
     @property
     def architecture(self) -> str:
@@ -87,7 +89,18 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
         ranks=degrees(plan).world,
         global_batch=global_batch(plan),
         notes=notes_of(plan, model, device),
+        least=_least(plan, model, (ledger, architecture), conf) if rank is None else None,
     )
+
+
+def _least(plan: Plan, model: Model, found: tuple[Ledger, str], conf: Conf) -> Peak | None:
+    """The peak of the emptiest rank, where ranks differ."""
+    ledger, architecture = found
+    if ledger.emptiest is None or ledger.emptiest == ledger.rank:
+        return None
+    other = rank_ledger(plan, model, architecture, ledger.emptiest)
+    run = replayed(other, conf)
+    return peaks_of(plan, run.ledger if run else other, run)[0]
 
 
 def device_of(plan: Plan) -> Device | None:

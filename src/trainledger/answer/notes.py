@@ -58,7 +58,8 @@ def _zero(plan: Plan) -> Iterator[str]:
         "them are whole on every rank"
     )
     if strategy != "zero3":
-        yield f"parallel.strategy: under {strategy} ranks differ by where their part begins and ends; one is shown"
+        differ = "ranks differ by where their part begins; the fullest and the emptiest are listed"
+        yield f"parallel.strategy: under {strategy} {differ}"
     if plan.stack.framework == "transformers":
         yield (
             "optimizer: one group of parameters, as where DeepSpeed's configuration names the optimizer; the Trainer's "

@@ -7,7 +7,7 @@ that were asked for (ends too small to be split off) is a line of its own, so th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainledger.allocator.conf import Conf
 from trainledger.allocator.simulator import Simulator
@@ -49,7 +49,8 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     ends = len(ledger.lines)
     lines = (*ledger.lines, _ends_line())
     made = tuple(_with_ends(moment, lines, ends) for moment in moments)
-    return Replayed(Ledger(lines, made, segments, ledger.host, ledger.rank), built, simulator.peak_reserved, stream)
+    kept = replace(ledger, lines=lines, moments=made, segments=segments)
+    return Replayed(kept, built, simulator.peak_reserved, stream)
 
 
 def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, ...]:

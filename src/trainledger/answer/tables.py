@@ -177,10 +177,13 @@ def _reserved(peak: Peak, ratio: Interval) -> tuple[str, str, str]:
 
 
 def roles(answer: Estimate) -> tuple[Role, ...]:
-    """Classes of ranks that hold the same; where ranks differ, the one that the ledger is of."""
-    peak, own = answer.peak, answer.ledger.rank
+    """Classes of ranks that hold the same; where ranks differ, the one that the ledger is of, and the emptiest."""
+    peak, own, other, least = answer.peak, answer.ledger.rank, answer.ledger.emptiest, answer.least
     if own is not None:
-        return (Role(own, own, peak.allocated.expected, peak.moment),)
+        found = (Role(own, own, peak.allocated.expected, peak.moment),)
+        if other is None or least is None:
+            return found
+        return (*found, Role(other, other, least.allocated.expected, least.moment))
     return (Role(0, answer.ranks - 1, peak.allocated.expected, peak.moment),)
 
 

@@ -100,8 +100,8 @@ class Layout:
         return None
 
     @property
-    def rank(self) -> int | None:
-        """The rank that is looked at, where ranks differ."""
+    def rank(self) -> tuple[int, int] | None:
+        """The rank that is looked at and the emptiest one, where ranks differ."""
         return None
 
     def host(self) -> tuple[tuple[Line, int], ...]:

@@ -20,7 +20,7 @@ from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.registered import Slot, slots_of
 from trainledger.ledger.updates import Parameter, Runs, births, deaths, one_by_one, state_lines, whole_step
-from trainledger.ledger.zero import Group, Zero, fullest, groups_of
+from trainledger.ledger.zero import Group, Zero, extremes, groups_of
 from trainledger.ledger.zero12 import Stay, Zero12
 from trainledger.lines.line import Account
 from trainledger.model.program import Role, Weight
@@ -126,8 +126,9 @@ class ZeroFlat(DeepSpeed):
         super().__init__(job, how, updates)
         self.room = room
         self.groups = groups_of(self.grouped(), how)
+        self.ends = extremes(self.groups, how.ranks)
         if how.rank is None:
-            self.how = replace(how, rank=fullest(self.groups, how.ranks) if self.groups else 0)
+            self.how = replace(how, rank=self.ends[0])
         self.parameters = tuple(
             Parameter(_part(group), self._named("this rank's part of the weights", at), how.dtypes.master, 1)
             for at, group in enumerate(self.groups)
@@ -143,9 +144,9 @@ class ZeroFlat(DeepSpeed):
         return self.how.ranks
 
     @property
-    def rank(self) -> int | None:
+    def rank(self) -> tuple[int, int] | None:
         """Ranks differ by the parameters that their part begins and ends in."""
-        return self.how.rank
+        return (self.how.rank or 0, self.ends[1])
 
     # ---- building
 

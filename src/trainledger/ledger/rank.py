@@ -36,13 +36,14 @@ STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
 class Ledger:
     """One rank's lines and moments, in order; every moment's live lines add up to its bytes. `segments`: the births
     and deaths that both were folded from; `host`: lines in the host's memory, with their copies; `rank`: whose ledger
-    it is, where ranks differ."""
+    it is, and `emptiest`: the rank with the least, where ranks differ."""
 
     lines: tuple[Line, ...]
     moments: tuple[Moment, ...]
     segments: tuple[Segment, ...]
     host: tuple[tuple[Line, int], ...] = ()
     rank: int | None = None
+    emptiest: int | None = None
 
 
 def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = None) -> Ledger:
@@ -55,7 +56,8 @@ def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = 
     updates = updates_of(plan)
     layout = layout_of(plan, job, updates, extras.master, rank)
     segments = compose(job, layout, updates, extras)
-    return Ledger(tuple(book.lines), fold(book.lines, segments), tuple(segments), layout.host(), layout.rank)
+    own, least = layout.rank or (None, None)
+    return Ledger(tuple(book.lines), fold(book.lines, segments), tuple(segments), layout.host(), own, least)
 
 
 def runs_eager(plan: Plan, model: Model) -> bool:
