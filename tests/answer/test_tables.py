@@ -16,6 +16,7 @@ from trainledger.answer.tables import (
     entries,
     moment_of,
     rank_of,
+    roles,
     roles_of,
     timeline,
     total,
@@ -113,3 +114,14 @@ def test_what_is_not_trained_has_no_states_on_disk() -> None:
 def test_paged_states_are_told_apart() -> None:
     found = elsewhere(estimate(plan_of(optimizer={"name": "paged-adamw-8bit", "implementation": None})))
     assert 0 < found.paged == found.host < found.checkpoint
+
+
+def test_ranks_that_differ_are_the_fullest_and_the_emptiest() -> None:
+    parallel = {"strategy": "zero2", "world": 3, "dp": 3, "options": {"reduce_bucket_size": 1000}}
+    precision = {"weights": "bf16", "gradients": "bf16", "master": "fp32"}
+    plan = plan_of(parallel=parallel, precision=precision, batch={"sequence": 16})
+    found = roles(estimate(plan))
+    assert [role.allocated for role in found] == sorted((role.allocated for role in found), reverse=True)
+    assert len({role.first for role in found}) == len(found) == 2
+    (asked,) = roles_of(estimate(plan, found[1].first), str(found[1].first))
+    assert asked.allocated == found[1].allocated

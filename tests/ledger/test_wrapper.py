@@ -271,3 +271,15 @@ def test_fp16_looks_for_overflow_on_the_stream_of_reductions() -> None:
     assert {line.stream > 0 for line in ledger.lines if line.name.startswith("overflow in")} == {True}
     _, bf16 = run("zero3")
     assert not named(bf16, "overflow in")
+
+
+@pytest.mark.parametrize(
+    ("memory", "version", "twice"), [(None, "", True), (2**20, "", False), (None, "0.18.9", False)]
+)
+def test_weights_lie_there_twice_while_they_are_flattened_on_a_device_with_room(
+    memory: int | None, version: str, twice: bool
+) -> None:
+    device = {"name": "a100-80gb", "memory": memory} if memory else "a100-80gb"
+    _, ledger = run("zero2", version, device=device)
+    weights = [(line, n) for line, n in ledger.moments[0].live if ledger.lines[line].account is Account.WEIGHTS]
+    assert (total(ledger.lines, weights) > 3 * sum(sizes())) is twice

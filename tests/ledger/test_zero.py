@@ -9,7 +9,7 @@ import pytest
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP32
 from trainledger.ledger.registered import Slot
-from trainledger.ledger.zero import Dtypes, Zero, fillings, fullest, groups_of, slices
+from trainledger.ledger.zero import Dtypes, Zero, extremes, fillings, groups_of, slices
 from trainledger.model.program import Weight
 
 
@@ -37,7 +37,7 @@ def test_a_rank_owns_what_its_part_touches() -> None:
     (group,) = groups_of([[slot(0, 10), slot(1, 7)]], how(4))
     assert group.owned(1) == (slot(0, 10), slot(1, 7))
     assert (group.piece(slot(0, 10), 1), group.piece(slot(1, 7), 1), group.piece(slot(1, 7), 3)) == (4, 2, 0)
-    assert fullest([group], 4) == 1
+    assert extremes([group], 4) == (1, 3)
 
 
 def test_parameters_are_dealt_out_in_turn() -> None:

@@ -72,14 +72,16 @@ def _zero(plan: Plan) -> Iterator[str]:
     strategy, ranks = plan.parallel.strategy, degrees(plan).shard
     if strategy not in ZERO:
         return
-    what = {"zero1": "master weights and optimizer states", "zero2": "those and reduced gradients"}
+    states = "master weights and optimizer states"
+    what = {"zero1": states, "zero2": f"{states}, and the gradients that these need,"}
     divided = what.get(strategy, "all model states")
     yield (
         f"parallel.strategy: {strategy} divides {divided} by {ranks:,}; activations, logits and what the loss makes of "
         "them are whole on every rank"
     )
     if strategy != "zero3":
-        yield f"parallel.strategy: under {strategy} ranks differ by where their part begins and ends; one is shown"
+        differ = "ranks differ by where their part begins; the fullest and the emptiest are listed"
+        yield f"parallel.strategy: under {strategy} {differ}"
     if plan.stack.framework == "transformers":
         yield (
             "optimizer: one group of parameters, as where DeepSpeed's configuration names the optimizer; the Trainer's "

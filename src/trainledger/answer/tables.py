@@ -177,7 +177,7 @@ def _reserved(peak: Peak, ratio: Interval) -> tuple[str, str, str]:
 
 
 def roles(answer: Estimate) -> tuple[Role, ...]:
-    """Classes of ranks that hold the same; where ranks differ, the one that the ledger is of."""
+    """Classes of ranks that hold the same; where these are not known, the rank that the ledger is of."""
     peak, own = answer.peak, answer.ledger.rank
     if own is not None and answer.ledger.equals:
         return tuple(_role(answer, first, last) for first, last in answer.ledger.equals)

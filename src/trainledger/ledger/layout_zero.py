@@ -20,7 +20,7 @@ from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
 from trainledger.ledger.registered import Slot, slots_of
 from trainledger.ledger.updates import Parameter, Runs, births, deaths, one_by_one, state_lines, whole_step
-from trainledger.ledger.zero import Group, Zero, fullest, groups_of
+from trainledger.ledger.zero import Group, Zero, extremes, groups_of
 from trainledger.ledger.zero12 import Stay, Zero12
 from trainledger.lines.line import Account
 from trainledger.model.program import Role, Weight
@@ -123,11 +123,14 @@ class DeepSpeed(Layout):
 class ZeroFlat(DeepSpeed):
     """ZeRO-1 and -2."""
 
-    def __init__(self, job: Job, how: Zero, updates: Updates) -> None:
+    def __init__(self, job: Job, how: Zero, updates: Updates, room: int | None) -> None:
+        """`room`: usable bytes of the device, None where it is not known."""
         super().__init__(job, how, updates)
+        self.room = room
         self.groups = groups_of(self.grouped(), how)
+        self.ends, self.asked = extremes(self.groups, how.ranks), how.rank is not None
         if how.rank is None:
-            self.how = replace(how, rank=fullest(self.groups, how.ranks) if self.groups else 0)
+            self.how = replace(how, rank=self.ends[0])
         self.parameters = tuple(
             Parameter(_part(group), self._named("this rank's part of the weights", at), how.dtypes.master, 1)
             for at, group in enumerate(self.groups)
@@ -145,7 +148,14 @@ class ZeroFlat(DeepSpeed):
     @property
     def rank(self) -> int | None:
         """Ranks differ by the parameters that their part begins and ends in."""
-        return self.how.rank
+        return self.how.rank or 0
+
+    @property
+    def equals(self) -> tuple[tuple[int, int], ...]:
+        """The rank that is looked at and, unless it was asked for, the emptiest one."""
+        own = self.how.rank or 0
+        others = {own} if self.asked else {own, self.ends[1]}
+        return tuple((rank, rank) for rank in sorted(others))
 
     # ---- building
 
@@ -171,13 +181,18 @@ class ZeroFlat(DeepSpeed):
         dtypes, ranks = self.how.dtypes, self.how.ranks
         flat = self.flat(Account.WEIGHTS, self._named("flat weights", at), group.part * ranks, dtypes.weights)
         born, gone = [((flat + 1,), 1)], deaths(lines)
-        runs: Runs = [*born, *gone] if DEVICE_FLATTEN.holds(self.how.version) else [*gone, *born]
+        runs: Runs = [*born, *gone] if self._in_place() else [*gone, *born]
         if self.how.offload:
             return runs
         cast, away = self.passing(Account.STEP, "copy of this rank's part", group.part, dtypes.weights)
         name = self._named("master weights, this rank's part", at)
         master = self.flat(Account.MASTER, name, group.part, dtypes.master, ranks) + 1
         return [*runs, ((cast, master, away) if dtypes.weights != dtypes.master else (master,), 1)]
+
+    def _in_place(self) -> bool:
+        """Whether weights are flattened on the device: newer releases do where it has room for them twice."""
+        whole = self.how.dtypes.weights.bytes_of(sum(slot.size for slot in self.slots))
+        return DEVICE_FLATTEN.holds(self.how.version) and (self.room is None or whole + whole <= self.room)
 
     def _flat_gradient(self, at: int) -> int:
         name = self._named("gradient of this rank's part, flat", at)

@@ -20,6 +20,7 @@ from trainledger.facts.deepspeed import (
     SWAP,
     Knob,
 )
+from trainledger.facts.devices import device_from
 from trainledger.facts.dtypes import BF16, DTYPES, FP16, FP32
 from trainledger.facts.option_row import AUTO
 from trainledger.ledger.host import Kept
@@ -41,17 +42,21 @@ FUSED_ADAM = "apex-fused"  # the name of a plan for DeepSpeed's FusedAdam, which
 
 
 def wrapper_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> DeepSpeed:
-    """The wrapper of a resolved plan that DeepSpeed runs."""
+    """The wrapper of a resolved plan that DeepSpeed runs, for one rank (None: the fullest)."""
+    room = _room(plan)
     how = zero_of(plan, job.model.hidden.size, rank)
     if how.stage == STAGES["zero3"]:
         return ZeroParts(job, how, updates, _parts(plan, how, job.model))
-    return _wrapper(plan, how)(job, how, updates)
-
-
-def _wrapper(plan: Plan, how: Zero) -> type[DeepSpeed]:
     summed = how.dtypes.weights == BF16 and how.dtypes.accumulate == FP32
+    if how.stage and not (how.stage == 1 and summed and not how.offload):
+        return ZeroFlat(job, how, updates, room)
+    return _whole(plan, how)(job, how, updates)
+
+
+def _whole(plan: Plan, how: Zero) -> type[Bare]:
+    """The wrapper that keeps weights or gradients whole."""
     if how.stage:
-        return Bf16 if how.stage == 1 and summed and not how.offload else ZeroFlat
+        return Bf16
     if how.dtypes.weights == FP32:
         return Bare
     if how.dtypes.weights == BF16 and not REPLICATED_BF16.holds(how.version):
@@ -80,6 +85,14 @@ def zero_of(plan: Plan, hidden: int, rank: int | None) -> Zero:
         offload=offload,
         checked=dtypes.weights == FP16 or (dtypes.weights == BF16 and CHECKS_BF16.holds(version)),
     )
+
+
+def _room(plan: Plan) -> int | None:
+    """Usable bytes of the plan's device; None where none is named."""
+    if plan.device is None:
+        return None
+    found = device_from({"name": plan.device.name or "device", "memory": plan.device.memory})
+    return found.usable_bytes if found else None
 
 
 def _ranks(plan: Plan, stage: int) -> int:

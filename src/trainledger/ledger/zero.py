@@ -108,14 +108,15 @@ def _cut(start: int, end: int, part: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def fullest(groups: Sequence[Group], ranks: int) -> int:
-    """The first of the ranks whose parameters have the most gradients: those it owns a piece of are kept whole."""
+def extremes(groups: Sequence[Group], ranks: int) -> tuple[int, int]:
+    """The first of the ranks whose parameters have the most gradients, and of those with the least: what a rank owns a
+    piece of is kept whole."""
     kept = [0] * ranks
     for group in groups:
         for slot in group.slots:
             for owner, _ in group.owners[slot]:
                 kept[owner] += slot.size
-    return kept.index(max(kept))
+    return kept.index(max(kept)), kept.index(min(kept))
 
 
 def slices(bucket: Sequence[Slot], groups: Sequence[Group], merges: bool) -> list[tuple[int, int]]:
