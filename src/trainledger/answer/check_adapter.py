@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from trainledger.base.problems import Problem
 from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
 from trainledger.facts.peft_methods import METHODS
+from trainledger.facts.quantization import STACKED_EXPERTS
 from trainledger.facts.scope import SCOPE
 from trainledger.facts.versions import at_least
+from trainledger.model.adapted import ALL_LINEAR
+from trainledger.model.program import Experts, Model
 from trainledger.model.prompts import PROMPT_KINDS
 from trainledger.plan.schema import Plan
 from trainledger.plan.training import Adapter
@@ -17,6 +20,7 @@ from trainledger.plan.training import Adapter
 REASONS = {
     "prefix-tuning": "keys and values that are given ask for a mask and copies in each layer: not written yet",
 }
+EXPERT_LAYERS = ("w1", "w2", "w3", "gate", "gate_proj", "up_proj", "down_proj")
 LATER = {
     "target_parameters": "adapters of stacked experts are not written yet",
     "trainable_token_indices": "rows of the embedding that are trained beside an adapter are not written yet",
@@ -53,6 +57,19 @@ def _targets(given: Adapter) -> Iterator[Problem]:
             re.compile(given.targets)
         except re.error as error:
             yield Problem("adapter.targets", f"{given.targets[:40]!r}: {error}", "a text is a pattern of whole paths")
+
+
+def expert_problems(plan: Plan, model: Model) -> Iterator[Problem]:
+    """Experts that an adapter would reach: before Transformers 5.0 each of their matrices is a linear layer."""
+    given, release = plan.adapter, plan.stack.versions.get("transformers")
+    if given is None or at_least(release, STACKED_EXPERTS.since):
+        return
+    routed = any(isinstance(op.spec, Experts) for block in model.blocks for op in block.ops)
+    named = (given.targets,) if isinstance(given.targets, str) else given.targets or ()
+    reached = [name for name in named if name == ALL_LINEAR or name.rpartition(".")[2] in EXPERT_LAYERS]
+    if routed and reached:
+        allowed = f"with transformers {release} experts are linear layers, and adapters of those are not written yet"
+        yield Problem("adapter.targets", f"found {reached[0]!r}", allowed, "Name the modules of the attention alone.")
 
 
 def _prompt(given: Adapter) -> Iterator[Problem]:
