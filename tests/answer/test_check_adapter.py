@@ -23,7 +23,7 @@ LORA = {"kind": "lora", "targets": "all-linear"}
         ("adapter.targets", "pattern", {"adapter": {"kind": "lora", "targets": "("}}),
         ("adapter.targets", "default", {"adapter": {"kind": "lora"}, "model": PHI3}),
         ("adapter.options.target_parameters", "experts", {"adapter": {**LORA, "options": STACKED}}),
-        ("adapter.kind", "dequantises", {"adapter": {**LORA, "kind": "dora"}, "quantization": {"kind": "nf4"}}),
+        ("adapter.kind", "dequantises", {"adapter": {**LORA, "kind": "dora"}, "quantization": {"kind": "int8"}}),
         ("quantization.kind", "dequantised", {"adapter": LORA, "quantization": {"kind": "mxfp4"}}),
         (
             "adapter.targets",

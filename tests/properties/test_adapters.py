@@ -57,7 +57,7 @@ plans = st.fixed_dictionaries(
 
 def answer(drawn: dict[str, Any]) -> Estimate:
     adapter, kind = drawn["adapter"], drawn["quantization"]
-    assume(kind is None or adapter["kind"] == "lora")
+    assume(kind is None or adapter["kind"] == "lora" or (adapter["kind"] == "dora" and kind in ("nf4", "fp4")))
     assume(drawn["model"] is not MIXTRAL or drawn["transformers"] == "5.24.0" or adapter.get("targets") != "all-linear")
     return estimate(
         plan_of(

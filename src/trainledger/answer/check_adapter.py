@@ -21,6 +21,7 @@ REASONS = {
     "prefix-tuning": "keys and values that are given ask for a mask and copies in each layer: not written yet",
 }
 EXPERT_LAYERS = ("w1", "w2", "w3", "gate", "gate_proj", "up_proj", "down_proj")
+OVER = {"": ("lora", "ln-tuning"), "nf4": (*LORA_KINDS, "ln-tuning"), "fp4": (*LORA_KINDS, "ln-tuning")}  # by base
 LATER = {
     "target_parameters": "adapters of stacked experts are not written yet",
     "trainable_token_indices": "rows of the embedding that are trained beside an adapter are not written yet",
@@ -109,9 +110,9 @@ def _quantization(plan: Plan) -> Iterator[Problem]:
         yield Problem("quantization.kind", "found 'mxfp4'", allowed, "Leave quantization out.")
     elif plan.trainable != "none" and plan.adapter is None:
         yield Problem("quantization", f"found {given.kind!r}", "quantised weights train only through an adapter")
-    if plan.adapter is not None and plan.adapter.kind not in ("lora", "ln-tuning"):
+    if plan.adapter is not None and plan.adapter.kind not in OVER.get(given.kind, OVER[""]):
         kind = plan.adapter.kind
         dora = (
             "DoRA dequantises the whole weight for its norms" if kind in LORA_KINDS else "its layers are others there"
         )
-        yield Problem("adapter.kind", f"found {kind!r} over a quantised base", f"only lora is written so far; {dora}")
+        yield Problem("adapter.kind", f"found {kind!r} over a base in {given.kind}", f"{dora}: not written yet")
