@@ -61,7 +61,7 @@ def test_script(script: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_failing_model_is_one_message(script: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "--script", f"{script}:wrong"]) == 2
+    assert main(["trace", "--script", f"{script}:wrong"]) == 3
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("trace: 0.inner failed at step 1: forward")

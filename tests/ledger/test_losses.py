@@ -25,8 +25,8 @@ def ledger(**stack: Any) -> Ledger:
         "model_type": stack.pop("model_type", "llama"), "hidden_size": HIDDEN, "intermediate_size": 512,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": VOCAB,
     }  # fmt: skip
-    if model["model_type"] == "gpt2":
-        model = {"model_type": "gpt2", "n_embd": HIDDEN, "n_layer": 2, "n_head": 4, "vocab_size": VOCAB}
+    if model["model_type"] in ("gpt2", "gpt_bigcode"):
+        model = {"model_type": model["model_type"], "n_embd": HIDDEN, "n_layer": 2, "n_head": 4, "vocab_size": VOCAB}
     plan = {
         "model": model,
         "precision": {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16"},
@@ -67,6 +67,18 @@ def test_early_releases_return_logits_in_fp32() -> None:
 def test_families_that_did_not_cast() -> None:
     old, new = (ledger(loss="full-fp32", versions={"transformers": v}, model_type="gpt2") for v in ("4.48.1", "5.24.0"))
     assert peak(new, "backward of the loss") - peak(old, "backward of the loss") > 5 * TOKENS * VOCAB
+
+
+def test_a_fused_loss_reads_what_its_family_hands_it() -> None:
+    made = {
+        kernels: ledger(
+            loss="full-fp32", versions={"transformers": "4.48.1"}, model_type="gpt_bigcode", kernels=kernels
+        )
+        for kernels in ((), ("foak",))
+    }
+    plain, fused = (peak(one, "backward of the loss") for one in made.values())
+    # gradients are written over the logits' copy; their shift makes one more tensor
+    assert plain - fused == pytest.approx(2 * TOKENS * VOCAB, rel=0.02)
 
 
 def test_without_a_cast_the_loss_stays_in_sixteen_bits() -> None:

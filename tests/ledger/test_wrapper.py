@@ -240,3 +240,34 @@ def test_zero_1_and_2_take_the_published_bytes_of_llama_7b() -> None:
     assert 28.24 <= step <= 28.24 + 0.25
     (flat,) = {line.unit for line in ledger.lines if line.name == "gradient of this rank's part, flat"}
     assert round(flat / 2**30, 2) == 3.14
+
+
+def test_zero_3_of_an_8b_model_holds_two_gigabytes_of_weights_at_the_loss() -> None:
+    """FORMULAS, section 7: 2.04e9 B are gathered at the end of forward, from step 2 on."""
+    llama = {
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False,
+    }  # fmt: skip
+    recompute = {"kind": "full", "reentrant": False}
+    _, ledger = run("zero3", model=llama, stack={"recompute": recompute}, batch={"sequence": 2048})
+    live = moment(ledger, "step 2: loss").live
+    held = [(line, count) for line, count in live if ledger.lines[line].account is Account.GATHERED]
+    assert round(total(ledger.lines, held) / 1e9, 2) == 2.04
+
+
+def test_rank_0_of_64_keeps_131_mb_of_a_model_of_1_1_billion() -> None:
+    """FORMULAS, section 7: the whole of every parameter that its part touches, instead of 34 MB."""
+    tiny = {
+        "model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
+        "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000, "tie_word_embeddings": False,
+    }  # fmt: skip
+    _, ledger = run("zero2", model=tiny, parallel={"world": 64, "dp": 64}, batch={"sequence": 16})
+    assert [2 * size // 10**6 for size in named(ledger, "gradients of the parameters of this rank")] == [131]
+    assert [2 * size // 10**6 for size in named(ledger, "gradient of this rank's part, flat")] == [34]
+
+
+def test_fp16_looks_for_overflow_on_the_stream_of_reductions() -> None:
+    _, ledger = run("zero3", precision={**MIXED, "weights": "fp16", "compute": "fp16", "gradients": "fp16"})
+    assert {line.stream > 0 for line in ledger.lines if line.name.startswith("overflow in")} == {True}
+    _, bf16 = run("zero3")
+    assert not named(bf16, "overflow in")

@@ -2,11 +2,14 @@
 
 Both sides are lists of births and deaths of rounded storages. A birth agrees when its size agrees and so does the total
 of everything born and not dead since the layer's first birth: a death at the wrong place shows at the next birth.
+
+What lives only inside a kernel is compared apart, by how much each kernel takes: a trace knows it when the kernel has
+returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -37,23 +40,29 @@ def mismatches(config: dict[str, Any], **case: Any) -> list[str]:
 
     `case` holds the fields of Case.
     """
-    return [
+    rows, kernels = side_by_side(config, **case)
+    found = [
         f"{phase} {at}: {ours} | {theirs}"
-        for phase, rows in side_by_side(config, **case).items()
-        for at, (ok, ours, theirs) in enumerate(rows)
+        for phase, pairs in rows.items()
+        for at, (ok, ours, theirs) in enumerate(pairs)
         if not ok
     ]
+    return found + [f"{phase} inside kernels: {a} | {b}" for phase, (a, b) in kernels.items() if a != b]
 
 
 Row = tuple[bool, Event | None, Event | None]
 
 
-def side_by_side(config: dict[str, Any], **options: Any) -> dict[str, list[Row]]:
-    """By phase, every birth on both sides with whether they agree, and last the total at the layer's end."""
+def side_by_side(
+    config: dict[str, Any], **options: Any
+) -> tuple[dict[str, list[Row]], dict[str, tuple[list[int], list[int]]]]:
+    """By phase, every birth on both sides with whether they agree, and last the total at the layer's end; and what each
+    kernel takes inside itself on both sides."""
     case = Case(**options)
-    ours = walked(build(case.plan(config).keys()), config, case)
+    ours, kernels = walked(build(case.plan(config).keys()), config, case)
     record = record_of(config, case)
-    return {phase: matched(mine, section(record, phase, case)) for phase, mine in ours.items()}
+    rows = {phase: matched(mine, section(record, phase, case)) for phase, mine in ours.items()}
+    return rows, {phase: (mine, inside(record, phase, case)) for phase, mine in kernels.items()}
 
 
 def matched(ours: Sequence[Event], theirs: Sequence[Event]) -> list[Row]:
@@ -76,15 +85,18 @@ def summed(pairs: Sequence[tuple[int, str]]) -> list[Event]:
 # ---- the ledger's side
 
 
-def walked(model: Model, config: dict[str, Any], case: Case) -> dict[str, list[Event]]:
-    """The layer's events, forward and backward, as the ledger walks them."""
+def walked(model: Model, config: dict[str, Any], case: Case) -> tuple[dict[str, list[Event]], dict[str, list[int]]]:
+    """The layer's events, forward and backward, as the ledger walks them, and what its kernels take inside."""
     block = next(block for block in model.blocks if case.layer in block.layers)
     tape, target = written(model, block.ops, config, case)
     forward = run_forward(tape, frozenset({target, *tape.cached.values()}), True)
     backward = Backward(tape, dict(forward.held), frozenset())
     backward.seed(target, "gradient of h")
     backward.run(0, len(tape.prims))
-    return {"forward": labelled(tape, forward.events), "backward": labelled(tape, backward.events)}
+    both = {"forward": forward.events, "backward": backward.events}
+    stored = {phase: named(tape, events) for phase, events in both.items()}
+    kernels = {phase: taken(size for size, name in rows if INSIDE in name) for phase, rows in stored.items()}
+    return {phase: labelled(tape, events) for phase, events in both.items()}, kernels
 
 
 def opened(model: Model, ops: tuple[Op, ...], config: dict[str, Any], case: Case) -> Frame:
@@ -124,13 +136,36 @@ def lower_layer(frame: Frame, ops: tuple[Op, ...]) -> None:
     frame.tape.end([hidden, *(value for name, value in frame.names.items() if name != "h")])
 
 
+def named(tape: Tape, events: list[int]) -> list[tuple[int, str]]:
+    """Signed sizes of storages, and their names."""
+    stored = [(1 if event > 0 else -1, tape.storages[abs(event) - 1]) for event in events]
+    return [(sign * one.size, one.name) for sign, one in stored]
+
+
 def labelled(tape: Tape, events: list[int]) -> list[Event]:
     """Events of storages by name, without what lives only inside a kernel."""
-    stored = [(1 if event > 0 else -1, tape.storages[abs(event) - 1]) for event in events]
-    return summed([(sign * s.size, s.name) for sign, s in stored if INSIDE not in s.name])
+    return summed([(size, name) for size, name in named(tape, events) if INSIDE not in name])
+
+
+def taken(sizes: Iterable[int]) -> list[int]:
+    """The most that each kernel takes inside itself, in order: all of one's dies before the next one's is born."""
+    found: list[int] = []
+    total = 0
+    for size in sizes:
+        if not total:
+            found.append(0)
+        total += size
+        found[-1] = max(found[-1], total)
+    return found
 
 
 # ---- the real code's side
+
+
+def inside(record: Record, phase: str, case: Case) -> list[int]:
+    """What the layer's kernels take inside themselves in a phase."""
+    layer = f"{case.prefix}{case.layer}."
+    return taken(one.size for one in seen(record, phase) if one.inside and f"{one.birth.module}.".startswith(layer))
 
 
 def section(record: Record, phase: str, case: Case) -> list[Event]:

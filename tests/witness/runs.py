@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
+from unittest.mock import patch
 
 from tests.plans import plan_of
 from trainledger.answer.trace import job_of
+from trainledger.evidence.trace.live import plan_run
 from trainledger.evidence.trace.live.attention import AttentionSite
-from trainledger.evidence.trace.live.plan_run import run_plan
 from trainledger.evidence.trace.live.session import Where, where_of
 from trainledger.evidence.trace.record import Birth, Record
 from trainledger.facts.allocator import CUDA
@@ -48,6 +49,7 @@ class Case:
     kernel: str = "flash"
     recompute: str = "none"
     accumulation: int = 1
+    steps: int = 1
     optimizer: str = "sgd"  # the quickest
     implementation: str = "foreach"
     clip: float | None = None
@@ -89,15 +91,15 @@ def record_of(config: dict[str, Any], case: Case) -> Record:
 @lru_cache(maxsize=4)
 def _record(config: str, case: Case) -> Record:
     plan = case.plan(dict(literal_eval(config)))
-    return traced(plan, case.where(plan))
+    return traced(plan, case.where(plan), case.steps)
 
 
-def traced(plan: Plan, where: Where) -> Record:
-    """The record of a run."""
+def traced(plan: Plan, where: Where, steps: int = 2) -> Record:
+    """The record of a run of that many steps."""
     settle()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), patch.object(plan_run, "STEPS", range(1, steps + 1)):
         warnings.simplefilter("ignore")
-        return run_plan(plan, where)
+        return plan_run.run_plan(plan, where)
 
 
 @cache
@@ -123,7 +125,9 @@ class Seen:
 
 def seen(record: Record, phase: str) -> list[Seen]:
     """Events of a phase (`forward`, `loss`, ...) of the last step."""
-    return [one for name, events in record.stretches if name == f"step 2: {phase}" for one in happened(record, events)]
+    last = record.stretches[-1].moment.partition(":")[0]
+    wanted = f"{last}: {phase}"
+    return [one for name, events in record.stretches if name == wanted for one in happened(record, events)]
 
 
 def happened(record: Record, events: Iterable[int]) -> Iterator[Seen]:

@@ -22,19 +22,20 @@ LLAMA: dict[str, Any] = {
 }  # fmt: skip
 RNG = 24  # bytes of flash attention's random state
 SCALAR = 4
+FORWARD = ("step 2: forward", "step 2: loss")
 
 
 def saved(record: Record) -> int:
-    """Bytes born in the last forward and alive at its end."""
+    """Bytes born in a forward and alive at its end, the batch's too."""
     total = 0
     for moment, events in record.stretches:
-        if moment in ("step 2: forward", "step 2: loss"):
+        if moment in FORWARD:
             total += sum(record.births[abs(event) - 1].size * (1 if event > 0 else -1) for event in events)
     return total
 
 
 def per_layer(config: dict[str, Any], key: str, **more: Any) -> int:
-    two, three = (saved(record_of({**config, key: layers}, Case(sequence=64, **more))) for layers in (2, 3))
+    two, three = (saved(record_of({**config, key: layers}, Case(sequence=64, steps=2, **more))) for layers in (2, 3))
     return three - two
 
 
@@ -74,7 +75,7 @@ def rise(record: Record, moment: str) -> int:
 @pytest.mark.parametrize("kind", ["foreach", "loop", "fused"])
 def test_optimizer_transients(kind: str) -> None:
     """foreach one copy of the parameters; the loop two of one and the last one's denominator; fused none."""
-    record = record_of(LLAMA, Case(batch=2, optimizer="adamw", implementation=kind))
+    record = record_of(LLAMA, Case(batch=2, steps=2, optimizer="adamw", implementation=kind))
     params = [one.size for one in record.births if one.account == "weights"]
     states = sum(one.size for one in record.births if one.account == "optimizer_states")
     largest = max(2 * size + before for before, size in zip([0, *params], params, strict=False))
@@ -84,11 +85,11 @@ def test_optimizer_transients(kind: str) -> None:
 
 def test_logits_reach_the_peak_three_times() -> None:
     logits = 32 * 2 * 8192
-    record = record_of({**LLAMA, "vocab_size": 8192}, Case(batch=2))
+    record = record_of({**LLAMA, "vocab_size": 8192}, Case(batch=2, steps=2))
     live: dict[int, int] = {}
     peak: list[int] = []
     for moment, events in record.stretches:
-        for event in events if moment in ("step 2: forward", "step 2: loss") else ():
+        for event in events if moment in FORWARD else ():
             if event > 0:
                 live[event] = record.births[event - 1].size
             else:

@@ -1,7 +1,11 @@
-"""Every kind of model and run repeats its step: what the second made and let go of, in order, the third does too."""
+"""Every kind of model and run repeats its step: what the second made and let go of, in order, the third does too.
+
+In its layers the first does so too: what layers are compared by is one step.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,8 +13,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.witness.runs import Case, happened, traced
-from trainledger.evidence.trace.live import plan_run
+from tests.witness.runs import Case, happened, record_of
+from tests.witness.saved import LAYER
 from trainledger.evidence.trace.record import Record
 
 PLAIN: dict[str, Any] = {
@@ -56,23 +60,26 @@ RUNS = [
     *((config, {"kernel": "eager"} if name == "gemma2" else {}) for name, config in MODELS.items()),
 ]
 NAMES = [*VARIANTS, *MODELS]
+ANY = re.compile("")
+PASSES = ("forward", "backward")
 
 
-def sizes(record: Record, step: str) -> dict[str, list[int]]:
-    """Events of a step by moment: micro-batches in turn."""
+def sizes(record: Record, step: str, module: re.Pattern[str] = ANY) -> dict[str, list[int]]:
+    """Events of a step by moment, micro-batches in turn, of modules that are asked for."""
     found: dict[str, list[int]] = {}
     for moment, events in record.stretches:
         if moment.startswith(step):
-            found.setdefault(moment.removeprefix(step), []).extend(one.size for one in happened(record, events))
+            chosen = (one.size for one in happened(record, events) if module.search(one.birth.module))
+            found.setdefault(moment.removeprefix(step), []).extend(chosen)
     return found
 
 
 @pytest.mark.parametrize(("config", "more"), RUNS, ids=NAMES)
-def test_steps_repeat(config: dict[str, Any], more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_run, "STEPS", (1, 2, 3))
-    case = Case(batch=2, **more)
-    plan = case.plan(config)
-    record = traced(plan, case.where(plan))
+def test_steps_repeat(config: dict[str, Any], more: dict[str, Any]) -> None:
+    case = Case(batch=2, steps=3, **more)
+    record = record_of(config, case)
     second = sizes(record, "step 2: ")
     assert {"forward", "loss", "backward"} <= second.keys()
     assert second == sizes(record, "step 3: ")
+    first, second = (sizes(record, step, LAYER) for step in ("step 1: ", "step 2: "))
+    assert {phase: first[phase] for phase in PASSES} == {phase: second[phase] for phase in PASSES}

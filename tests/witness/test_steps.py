@@ -43,6 +43,16 @@ MODELS: dict[str, dict[str, Any]] = {
     "opt": {"model_type": "opt", **BASE, "ffn_dim": 320, "max_position_embeddings": 64},
     "phi": {"model_type": "phi", **WIDE},
     "bert": {"model_type": "bert", **WIDE, "max_position_embeddings": 64, "architectures": ["BertForMaskedLM"]},
+    "bigcode": {
+        "model_type": "gpt_bigcode", "vocab_size": 512, "n_positions": 64, "n_embd": 128, "n_layer": 3, "n_head": 4,
+    },
+    "roberta": {
+        "model_type": "roberta", **WIDE, "max_position_embeddings": 66, "architectures": ["RobertaForMaskedLM"],
+    },
+    "distilbert": {
+        "model_type": "distilbert", "vocab_size": 512, "dim": 128, "n_layers": 3, "n_heads": 4, "hidden_dim": 320,
+        "max_position_embeddings": 64, "architectures": ["DistilBertForMaskedLM"],
+    },
     "gemma3": {
         "model_type": "gemma3_text",
         **GROUPED,
@@ -51,6 +61,11 @@ MODELS: dict[str, dict[str, Any]] = {
         "sliding_window": 16,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     },
+}  # fmt: skip
+KINDS: dict[str, dict[str, str]] = {
+    "pure": {},
+    "eager": {"kernel": "eager"},
+    "mixed": {"weights": "fp32", "autocast": "bf16"},
 }
 CASES = [
     *((model, "pure", "none", 1) for model in MODELS),
@@ -60,6 +75,8 @@ CASES = [
     *((model, "mixed", "full", 1) for model in ("llama", "gemma", "phi", "gpt2")),
     ("bert", "mixed", "full-reentrant", 1),
     ("gemma3", "mixed", "full", 1),
+    *((model, "eager", "full-reentrant", 1) for model in ("gpt2", "bigcode", "distilbert", "qwen2 tied")),
+    *((model, "mixed", "full-reentrant", 1) for model in ("gpt2", "roberta", "opt")),
     ("llama", "pure", "none", 2),
     ("qwen2 tied", "pure", "none", 2),
 ]
@@ -70,8 +87,8 @@ def ours(plan: Plan) -> dict[str, int]:
     model = build(plan.keys())
     book = Book()
     job = Job(book, model, run_of(plan, "sm80"), trained_of(plan, model))
-    extras = extras_of(plan, "sm80")
-    segments = compose(job, layout_of(plan, job, extras.master), updates_of(plan), extras)
+    updates, extras = updates_of(plan), extras_of(plan, "sm80")
+    segments = compose(job, layout_of(plan, job, updates, extras.master, None), updates, extras)
     found: dict[str, int] = {}
     for moment in fold([_seen(line) for line in book.lines], segments):
         step, _, name = moment.name.partition(": ")
@@ -102,8 +119,9 @@ def theirs(record: Record) -> dict[str, int]:
 
 @pytest.mark.parametrize(("name", "kind", "recompute", "accumulation"), CASES)
 def test_phases(name: str, kind: str, recompute: str, accumulation: int) -> None:
-    mixed = {"weights": "fp32", "autocast": "bf16"} if kind == "mixed" else {}
-    case = Case(batch=2, sequence=64, recompute=recompute, accumulation=accumulation, optimizer="adamw", **mixed)
+    case = Case(
+        batch=2, sequence=64, recompute=recompute, accumulation=accumulation, steps=2, optimizer="adamw", **KINDS[kind]
+    )
     mine = ours(case.plan(MODELS[name]))
     real = theirs(record_of(MODELS[name], case))
     short = SCALAR if accumulation > 1 else 0

@@ -64,7 +64,7 @@ def test_a_module_under_a_checkpoint_agrees(
     monkeypatch.setattr(LlamaDecoderLayer, "__init__", wrapped)
     case = Case(batch=batch)
     plan = case.plan(CONFIG)
-    record = traced(plan, case.where(plan))
+    record = traced(plan, case.where(plan), case.steps)
     for phase, mine in ours(case, modules).items():
         rows = matched(mine, section(record, phase, case))
         assert not [row for row in rows if not row[0]], (phase, [row for row in rows if not row[0]][:4])

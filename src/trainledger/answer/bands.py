@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from trainledger.answer.replayed import Replayed
 from trainledger.facts.allocator import CUDA
+from trainledger.facts.default_words import SHARDING
 from trainledger.facts.overheads import (
-    REPLAYED_ALLOCATED,
-    REPLAYED_RESERVED,
+    REPLAYED,
     Interval,
     communicators,
     context,
     reserved_over_allocated,
 )
+from trainledger.facts.overheads import Replayed as Over
 from trainledger.ledger.rank import Ledger, payload
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment
@@ -79,6 +80,11 @@ def ratio_of(plan: Plan) -> Interval:
     return reserved_over_allocated(plan.stack.framework, sharded=False, expandable_segments=expandable)
 
 
+def replayed_over(plan: Plan) -> Over:
+    """What runs such as the plan's measured over their replay."""
+    return REPLAYED[plan.parallel.strategy in SHARDING]
+
+
 def peaks_of(plan: Plan, ledger: Ledger, run: Replayed | None) -> tuple[Peak, Peak]:
     """The peak over building and steps, and over whole steps only."""
     steps = tuple(moment for moment in ledger.moments if moment.name != INIT)
@@ -88,8 +94,9 @@ def peaks_of(plan: Plan, ledger: Ledger, run: Replayed | None) -> tuple[Peak, Pe
 def _peak(plan: Plan, ledger: Ledger, moments: tuple[Moment, ...], run: Replayed | None) -> Peak:
     moment = largest(moments)
     if run is not None:
-        allocated = scaled(moment.allocated, REPLAYED_ALLOCATED)
-        return Peak(moment.name, allocated, allocated, scaled(run.reserved, REPLAYED_RESERVED), True)
+        over = replayed_over(plan)
+        allocated = scaled(moment.allocated, over.allocated)
+        return Peak(moment.name, allocated, allocated, scaled(run.reserved, over.reserved), True)
     allocated, ratio = _without(ledger.lines, moment), ratio_of(plan)
     reserved = Band(
         max(round(allocated.low * ratio.low), allocated.low),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from trainledger.allocator.conf import Conf, conf_of
 from trainledger.allocator.replay import smallest_capacity
-from trainledger.answer.bands import Band, Outside, Peak, peaks_of, scaled
+from trainledger.answer.bands import Band, Outside, Peak, peaks_of, replayed_over, scaled
 from trainledger.answer.check import check, check_model
 from trainledger.answer.notes import Notes, notes_of, states_note
 from trainledger.answer.replayed import Replayed, replayed
@@ -16,7 +16,6 @@ from trainledger.base.units import format_size
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
-from trainledger.facts.overheads import REPLAYED_RESERVED
 from trainledger.ledger.rank import Ledger, rank_ledger
 from trainledger.ledger.step import INIT
 from trainledger.lines.line import Account
@@ -86,7 +85,7 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
         peak=peaks[0],
         steps=peaks[1],
         device=outside.above(peaks[0].reserved),
-        verdict=_verdict(device, peaks[0], outside, (run, conf)),
+        verdict=_verdict(plan, peaks[0], outside, (run, conf)),
         ranks=degrees(plan).world,
         global_batch=global_batch(plan),
         notes=_notes(plan, model, device, states_note(plan, states_of(ledger)[Account.OPTIMIZER], peaks[0])),
@@ -112,9 +111,10 @@ def architecture_of(device: Device | None) -> str:
     return device.architecture if device and device.architecture not in UNKNOWN else REFERENCE
 
 
-def _verdict(device: Device | None, peak: Peak, outside: Outside, replay: tuple[Replayed | None, Conf]) -> Verdict:
+def _verdict(plan: Plan, peak: Peak, outside: Outside, replay: tuple[Replayed | None, Conf]) -> Verdict:
     """Against what the run needs: where that is between its live tensors and what it would reserve without a bound, the
     smallest capacity on which the replay succeeds, since the allocator gives back what it caches before it fails."""
+    device, over = device_of(plan), replayed_over(plan).reserved
     usable = device.usable_bytes if device else None
     shown = outside.above(peak.reserved)
     least = min(outside.above(peak.allocated).low, shown.expected)
@@ -122,7 +122,7 @@ def _verdict(device: Device | None, peak: Peak, outside: Outside, replay: tuple[
     if usable is None or run is None or not least <= usable < shown.high:
         return judge(usable, least, shown.expected, shown.high)
     found = smallest_capacity(run.stream, conf, REPLAY.step)
-    need = outside.above(scaled(found.capacity, REPLAYED_RESERVED))
+    need = outside.above(scaled(found.capacity, over))
     reason = (
         f"the replay succeeds on {format_size(found.capacity)} and fails on {format_size(found.fails)}; "
         f"without a bound it reserves {format_size(run.reserved)}"

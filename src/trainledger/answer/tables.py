@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainledger.answer.bands import Band, Peak, ratio_of
+from trainledger.answer.bands import Band, Peak, ratio_of, replayed_over
 from trainledger.answer.estimate import Estimate, estimate
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
-from trainledger.facts.overheads import REPLAYED_RESERVED, Interval, communicators, context
+from trainledger.facts.overheads import Interval, communicators, context
 from trainledger.ledger.rank import Ledger
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Moment
@@ -150,7 +150,7 @@ def moment_of(answer: Estimate, name: str = "") -> Moment:
 def amounts(answer: Estimate) -> tuple[Amount, ...]:
     """Allocated, active, reserved and device at the peak, each with how it is known."""
     peak = answer.peak
-    ratio = REPLAYED_RESERVED if peak.replayed else ratio_of(answer.plan)
+    ratio = replayed_over(answer.plan).reserved if peak.replayed else ratio_of(answer.plan)
     bases = sorted({entry.line.basis.value for entry in entries(answer.ledger, moment_of(answer))})
     what = "live tensors, each rounded as the allocator rounds; high: large blocks not split"
     if peak.replayed:

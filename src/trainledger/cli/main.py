@@ -112,7 +112,7 @@ def _failure(error: Exception) -> int:
         return _interrupted()
     if isinstance(error, TraceError):
         print(f"trace: {error}", file=sys.stderr)
-        return ExitCode.WRONG_INPUT
+        return ExitCode.DEFECT
     if os.environ.get(DEBUG):
         from traceback import print_exception
 

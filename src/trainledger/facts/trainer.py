@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.base.sources import Source
-from trainledger.facts.versions import at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,45 +24,6 @@ TRAINER_BATCH = TrainerBatch(
     "accelerate",
     Source(
         "Transformers Trainer", "transformers/trainer.py, get_batch_samples; data/data_collator.py", "4.48.1, 5.24.0"
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """The `package` that casts the results of a forward under autocast to fp32."""
-
-    package: str
-    source: Source
-
-
-OUTPUTS = Outputs(
-    "accelerate",
-    Source("Accelerate prepare_model", "accelerate/utils/operations.py, ConvertOutputsToFp32", "0.34.2, 1.0.1"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class KeptCaches:
-    """Families whose forward, while it recomputes, keeps each layer's cache for decoding to its end: the result of
-    `module`, of which the cache is a view. Until this release."""
-
-    families: tuple[str, ...]
-    module: str
-    until: str
-    source: Source
-
-    def keeps(self, family: str, transformers: str) -> bool:
-        """Whether a family's forward does, in this release of Transformers (an unknown one counts as the newest)."""
-        return family in self.families and bool(transformers) and not at_least(transformers, self.until)
-
-
-KEPT_CACHES = KeptCaches(
-    ("gpt_bigcode",),
-    "attn.c_attn",
-    "5.0",
-    Source(
-        "Transformers GPTBigCode", "transformers/models/gpt_bigcode/modeling_gpt_bigcode.py, presents", "4.48.1, 5.24.0"
     ),
 )
 

@@ -59,13 +59,14 @@ NONE = Hooks()
 class Pieces:
     """A micro-batch walked: the embedding, the layers in order, the head with its loss; the line of the loss's
     gradient, which lives through the whole backward; lines of shared names that die with the first layer that saved
-    them, by name."""
+    them, by name; what happens to the model's outputs once its forward has returned."""
 
     opening: Walked
     layers: tuple[Walked, ...]
     closing: Walked
     arriving: int
     kept: Mapping[str, int]
+    outputs: Events = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
     forward = [Segment(FORWARD, turn.events, len(list(group))) for turn, group in groupby(ahead)]
     head = _forward(closing, hooks, last)
     loose = tuple(event for walked in (*layers, closing) for event in walked.loose)
-    forward += [Segment(LOSS, head.events), Segment(LOSS, loose)]
+    forward += [Segment(LOSS, head.events), Segment(LOSS, loose), Segment(LOSS, pieces.outputs)]
     started = _backward(closing, hooks, last, (pieces.arriving + 1,)) if closing.trains else Turn((), 0)
     behind = [_backward(walked, hooks, at) for at, walked in reversed(list(enumerate(layers, 1)))]
     turns = list(zip(behind, reversed(layers), strict=True))

@@ -7,7 +7,7 @@ forward is run again, and its result and the incoming gradient are held until th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,9 +15,10 @@ from trainledger.ledger import visits
 from trainledger.ledger.book import Book
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.engine import Backward, LeafRule
+from trainledger.ledger.piece import Piece, PieceLines
 from trainledger.ledger.regions import Region, run_back
-from trainledger.ledger.tape import EXTERNAL, Storage, Tape, over_vocabulary
-from trainledger.ledger.visits import NOWHERE, Call, Visit, Visits
+from trainledger.ledger.tape import EXTERNAL
+from trainledger.ledger.visits import NOWHERE, Visit, Visits
 from trainledger.ledger.walk import Events, Forward, early_stop, first_birth, products, run_forward
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
@@ -48,33 +49,6 @@ class Behind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A tape with its edges: input and output values, outside values by name, and the lines of what passes edges.
-
-    `known`: lines of storages shared with other pieces; `arriving` and `leaving`: lines of the output's and of the
-    input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient. `leaf`: a value that was made
-    to need a gradient, so that the graph holds it and it holds its gradient: both outlive the piece (EXTERNAL: none).
-    `calls`: its operations.
-    """
-
-    tape: Tape
-    source: int
-    target: int
-    prefix: str
-    known: dict[int, int]
-    arriving: int
-    leaving: int
-    outside: dict[int, str]
-    leaf: int = EXTERNAL
-    calls: Sequence[Call] = ()
-
-    @property
-    def staying(self) -> frozenset[int]:
-        """Values that outlive the backward: the leaf, and what nodes of the graph hold as their own attributes."""
-        return frozenset({self.leaf, *self.tape.attached} - {EXTERNAL})
-
-
-@dataclass(frozen=True, slots=True)
 class Walked:
     """Events of one piece: forward, backward; deaths when the autocast region ends; outside names it saved.
 
@@ -100,78 +74,6 @@ class Walked:
     visits: Visits = NOWHERE
 
 
-class _Lines:
-    """Which line each storage of a piece is, by the walk in which it is born. Two that live at once have lines of their
-    own, so that an event says which of them dies."""
-
-    __slots__ = ("accounts", "alive", "book", "known", "piece", "savers", "work")
-
-    def __init__(self, book: Book, piece: Piece) -> None:
-        self.book, self.piece = book, piece
-        self.known = dict(piece.known)
-        self.work = Account.FORWARD
-        self.accounts: dict[int, Account] = {}
-        self.savers: dict[int, list[str]] | None = None
-        self.alive: set[int] = set()
-
-    def read(self, events: Iterable[int]) -> tuple[int, ...]:
-        """A tape's events with storages replaced by lines."""
-        found: list[int] = []
-        for event in events:
-            if event > 0:
-                line = self.of(event - 1)
-                self.alive.add(line)
-                found.append(line + 1)
-            else:
-                line = self.of(-event - 1)
-                self.alive.discard(line)
-                found.append(-line - 1)
-        return tuple(found)
-
-    def of(self, storage: int) -> int:
-        number = self.known.get(storage)
-        if number is None:
-            account = self.accounts.get(storage, self.work)
-            made = self.piece.tape.storages[storage]
-            shown = Account.LOGITS if account is not Account.CASTS and over_vocabulary(made.dims) else account
-            number = self.known[storage] = self._free(shown, made, lambda: self._why(account, storage))
-        return number
-
-    def _free(self, account: Account, made: Storage, why: Callable[[], str]) -> int:
-        """The first line of this name whose tensor is not alive in this piece."""
-        plain = name = self.piece.prefix + made.name
-        copies = 1
-        while (number := self.book.number(account, name, made.size)) in self.alive:
-            copies += 1
-            name = f"{plain} ({copies})"
-        return self.book.storage(account, name, made, why()) if number is None else number
-
-    def _why(self, account: Account, storage: int) -> str:
-        if account is Account.FORWARD:
-            return "alive only while its operation, or the Python that calls it, runs forward"
-        if account is Account.BACKWARD:
-            return "alive only while gradients pass through its operation"
-        if account is Account.CASTS and storage not in self._savers():
-            return "held by autocast's cache until its region ends"
-        return f"kept for the backward of {', '.join(dict.fromkeys(self._savers().get(storage, ())))}"
-
-    def _savers(self) -> dict[int, list[str]]:
-        """The primitives that save each storage, by name."""
-        if self.savers is None:
-            self.savers = {}
-            for prim in self.piece.tape.prims:
-                for value in prim.saves:
-                    self.savers.setdefault(self.piece.tape.store[value], []).append(prim.kind)
-        return self.savers
-
-    def phase(self, held: dict[int, int], kept: Account, work: Account) -> None:
-        """Storages born from now on: those in `held` belong to `kept`, others to `work`."""
-        cached = {self.piece.tape.store[value] for value in self.piece.tape.cached.values()}
-        self.accounts = dict.fromkeys(held, kept)
-        self.accounts.update(dict.fromkeys(cached, Account.CASTS))
-        self.work = work
-
-
 class Walker:
     """One piece walked under a policy; `leaf` makes the rule of what happens to a new gradient of a parameter."""
 
@@ -179,12 +81,12 @@ class Walker:
 
     def __init__(self, book: Book, piece: Piece, leaf: LeafMaker) -> None:
         self.book, self.piece, self.leaf = book, piece, leaf
-        self.lines = _Lines(book, piece)
+        self.lines = PieceLines(book, piece)
 
     def plain(self, keep: frozenset[int] = frozenset(), regions: Sequence[Region] = ()) -> Walked:
         """No recompute but of `regions`. Values in `keep` outlive the forward: a caller's name still holds them."""
         piece, tape = self.piece, self.piece.tape
-        casts = tape.outliving()
+        casts = frozenset(tape.cached.values())
         forward = run_forward(tape, casts | keep | piece.staying | {piece.target}, True, None, regions)
         self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
         attached = self._staying()
@@ -215,14 +117,15 @@ class Walker:
             known[storage] = self.book.storage(Account.ACTIVATIONS, piece.prefix + made.name, made, GRAPH)
         return tuple(known[storage] for storage in storages)
 
-    def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset()) -> Walked:
-        """The whole piece is recomputed in backward; its input and the outside values it reads are kept till then."""
+    def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset(), returned: Sequence[int] = ()) -> Walked:
+        """The whole piece is recomputed in backward; its input and the outside values it reads are kept till then.
+        Values that are `returned` outlive the forward."""
         piece, tape = self.piece, self.piece.tape
         if not tape.grad[piece.target] or not any(prim.saves for prim in tape.prims):
             return self.plain(keep)
-        casts = tape.outliving()
+        casts = frozenset(tape.cached.values())
         attached = frozenset() if reentrant else frozenset(tape.attached)  # without a graph there are no nodes
-        forward = run_forward(tape, casts | attached | {piece.target, piece.source}, saving=False)
+        forward = run_forward(tape, casts | attached | {piece.target, piece.source, *returned}, saving=False)
         self.lines.phase({}, Account.ACTIVATIONS, Account.FORWARD)
         stays = self._staying() if attached else ()
         ahead = self.lines.read(forward.events)
@@ -270,7 +173,7 @@ class Walker:
         """`stopped`: after how many events the forward that runs again is left, and in which primitive."""
         started, last = stopped
         start, calls = started - len(again.events), self.piece.calls
-        self.lines = _Lines(self.book, self.piece)
+        self.lines = PieceLines(self.book, self.piece)
         self.lines.known.pop(self.piece.tape.store[self.piece.target], None)  # not what the forward handed on
         self.lines.phase(again.held, Account.RECOMPUTED, Account.BACKWARD)
         found = self._backward(back, started)

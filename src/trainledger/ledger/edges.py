@@ -11,27 +11,35 @@ from trainledger.model.operations import Embed
 from trainledger.model.program import Model
 
 POSITIONS = "position_ids"
+TYPES = "token_type_ids"
 
 
 def position_ids(frame: Frame, model: Model) -> None:
-    """Numbers of positions, of one sequence for all or, where they are counted past padding, of each: binds
-    `position_ids`, which every layer is handed, and what OPT counts by when the batch has no mask.
+    """Numbers of positions, of one sequence for all or, where they are counted past padding, of each; a model with a
+    buffer of them reads it. Binds `position_ids`, the types of tokens where a table of these is read, gathered by
+    position, and what OPT counts by when the batch has no mask.
 
-    Source: transformers/models/llama/modeling_llama.py, LlamaModel.forward; opt, OPTDecoder.forward (5.24.0).
+    Source: transformers/models/llama/modeling_llama.py, LlamaModel.forward; opt, OPTDecoder.forward; bert,
+    BertEmbeddings.forward; roberta, RobertaEmbeddings.forward (5.24.0).
     """
     tape, setting = frame.tape, frame.setting
-    reads = [op.spec for op in model.prologue if isinstance(op.spec, Embed) and op.spec.ids == POSITIONS]
-    each = any(spec.per_batch for spec in reads)
+    reads = {op.spec.ids: op.spec for op in model.prologue if isinstance(op.spec, Embed)}
+    read = reads.get(POSITIONS)
+    each = read is not None and read.per_batch
     first = Axis(Dim.BATCH, setting.batch) if each else Axis(Dim.ONE, 1)
     tokens: Dims = (first, Axis(Dim.SEQUENCE, setting.sequence))
-    if any(spec.offset for spec in reads) and not setting.masked:
-        tape.scope = "position mask"
-        frame.names["position mask"] = _made(tape, tokens, FP32)
-    tape.scope = "position ids"
-    frame.names[POSITIONS] = _made(tape, tokens, INT64)
+    if read is not None and read.offset and not setting.masked:
+        frame.names["position mask"] = _made(tape, tokens, FP32, "position mask")
+    if not each and any(one.name.endswith(POSITIONS) for one in model.buffers):
+        frame.names[POSITIONS] = tape.outside(tokens, INT64, False)
+    else:
+        frame.names[POSITIONS] = _made(tape, tokens, INT64, "position ids")
+    if TYPES in reads:
+        frame.names[TYPES] = _made(tape, tokens, INT64, "token type ids")
 
 
-def _made(tape: Tape, dims: Dims, dtype: DType) -> int:
+def _made(tape: Tape, dims: Dims, dtype: DType, name: str) -> int:
+    tape.scope = name
     return tape.run(Prim("arange", (), (tape.fresh(dims, dtype, False),), (), (), ()))
 
 

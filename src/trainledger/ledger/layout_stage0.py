@@ -23,6 +23,7 @@ from trainledger.ledger.updates import Parameter, Runs, births, deaths
 from trainledger.ledger.zero import fillings
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events
+from trainledger.model.program import Weight
 
 
 class Fallback(Hooks):
@@ -115,7 +116,7 @@ class Fused(Bare):
 
     def parameters_of(self) -> tuple[Parameter, ...]:
         """All trained parameters as one."""
-        weight = replace(self.trained[0].weight, dims=(Axis(Dim.ELEMENTS, self.total),))
+        weight = Weight("flat", (Axis(Dim.ELEMENTS, self.total),))
         return (Parameter(weight, "the flat weights", self.how.dtypes.master, 1),) if self.trained else ()
 
     @property

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.deepspeed import BORN_FP32, GRADIENT_DTYPE, LAZY_STATES, SWAP
+from trainledger.facts.deepspeed import BORN_FP32, DEEPSPEED, GRADIENT_DTYPE, LAZY_STATES, SWAP
 from trainledger.facts.dtypes import BOOL, FP16, DType
 from trainledger.ledger.arrange import Micro, arranged
+from trainledger.ledger.book import Made
 from trainledger.ledger.host import Kept, Lines, host_line, optimizer_lines
 from trainledger.ledger.layout_zero import KINDS, OPTIMIZER, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
@@ -20,7 +21,7 @@ from trainledger.ledger.registered import Slot
 from trainledger.ledger.step import Updates
 from trainledger.ledger.updates import Parameter, Runs
 from trainledger.ledger.zero import Zero
-from trainledger.ledger.zero3 import Zero3, modules_of
+from trainledger.ledger.zero3 import REDUCTION, Zero3, modules_of
 from trainledger.ledger.zero3_fetch import Coordinator, Fetching, Gathered
 from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import rows_of
@@ -107,7 +108,15 @@ class ZeroParts(DeepSpeed):
         if not how.offload:
             name = "gradients, this rank's parts"
             runs.append(((self.flat(Account.GRADIENTS, name, self.total, self.kept, ranks) + 1,), 1))
-        return [*runs, *self.buffers()]
+        return [*runs, *self._hooked(), *self.buffers()]
+
+    def _hooked(self) -> Runs:
+        """Every trained parameter is gathered once, on the stream of compute, for its gradient's hook."""
+        runs: Runs = []
+        for slot in self.trained:
+            size = self.part(slot) * self.how.ranks
+            runs.append((self.passing(Account.STEP, "weight gathered for its hook", size, self.how.dtypes.weights), 1))
+        return runs
 
     @property
     def kept(self) -> DType:
@@ -180,10 +189,18 @@ class ZeroParts(DeepSpeed):
         return [*moments, (OPTIMIZER, [(tuple(again), 1)])]
 
     def _infinities(self) -> Runs:
-        name = "look for overflow in the gradients"
-        born, gone = self.passing(Account.CLIP, name, self.total, self.kept)
-        flags, away = self.passing(Account.CLIP, name, self.total, BOOL)
-        return [((born, flags, gone, away), 1)]
+        """isinf, then isnan of all gradients at once, on the stream of reductions."""
+        stream = REDUCTION if self.how.overlap else 0
+        size, one = (Axis(Dim.ELEMENTS, self.total),), (Axis(Dim.ELEMENTS, 1),)
+        values, flags, found = (
+            self.job.book.made(Account.CLIP, name, dims, Made(dtype, DEEPSPEED.source, self.how.ranks, stream)) + 1
+            for name, dims, dtype in (
+                ("magnitudes of the gradients", size, self.kept),
+                ("overflow in the gradients", size, BOOL),
+                ("overflow in any gradient", one, BOOL),
+            )
+        )
+        return [((values, flags, -values, found, -flags, -found, flags, found, -flags, -found), 1)]
 
     def _update(self, at: int, sub: tuple[int, ...], first: bool) -> Runs:
         """A sub-group's gradients flat (one is so already), in the master weights' dtype, states, the update."""

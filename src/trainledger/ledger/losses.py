@@ -10,7 +10,6 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
-from trainledger.facts.trainer import OUTPUTS
 from trainledger.ledger import aten, fused_head
 from trainledger.ledger.rules import Frame, lower
 from trainledger.ledger.software import FOAK, LIGER
@@ -36,19 +35,7 @@ def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) ->
         lower(frame, rest[:at])
         return _fused(frame, rest[at], loss)
     lower(frame, rest)
-    made = cross_entropy(frame, model, loss == FULL_FP32)
-    _returned(frame)
-    return made
-
-
-def _returned(frame: Frame) -> None:
-    """Accelerate casts what a forward under autocast returned to fp32, while that still has a name."""
-    tape, logits = frame.tape, frame.names["logits"]
-    if tape.autocast is not None and frame.software.release(OUTPUTS.package) and tape.dtype[logits] != FP32:
-        tape.end([frame.names.pop(name) for name in list(frame.names) if name != "logits"])
-        tape.scope = "logits"
-        high = tape.fresh(tape.dims[logits], FP32, False, "as Accelerate returns them")
-        tape.run(Prim("to", (logits,), (high,), (), (), ()))
+    return cross_entropy(frame, model, loss == FULL_FP32)
 
 
 def _inside(model: Model) -> int:
@@ -78,7 +65,8 @@ def cross_entropy(frame: Frame, model: Model, upcast: bool) -> int:
     tape = frame.tape
     release = frame.software.release("transformers")
     row = of_release(CAUSAL_LOSSES, release)
-    upcast = upcast and model.causal and not model.head.pooled and not plain_loss(model.family, release)
+    plain = plain_loss(model.family, release)
+    upcast = upcast and model.causal and not model.head.pooled and not plain
     tape.scope = "loss"
     output = frame.names["logits"]
     if upcast and row.early and model.causal:
@@ -93,7 +81,7 @@ def cross_entropy(frame: Frame, model: Model, upcast: bool) -> int:
         read, *named = (_shifted_logits if row.shifts else _shifted_labels)(tape, read, target)
         target = named[-1]
         held += [read, *named]
-    fast = FOAK in frame.software.kernels
+    fast = (upcast or plain) and model.causal and FOAK in frame.software.kernels
     loss = fast_cross_entropy(tape, read, target) if fast else torch_cross_entropy(tape, read, target)
     tape.end([*held, output])
     return loss

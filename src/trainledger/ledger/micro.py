@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.dtypes import INT64, DType
+from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.facts.kernels_attention import Kernel
+from trainledger.facts.outputs import KEPT_CACHE
 from trainledger.facts.peft import scales_inside
-from trainledger.facts.trainer import KEPT_CACHES
 from trainledger.ledger.arrange import Pieces
-from trainledger.ledger.blocks import Piece, Walked, Walker
+from trainledger.ledger.blocks import Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
-from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
+from trainledger.ledger.edges import POSITIONS, causal_mask, position_ids, rotary_tables
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
+from trainledger.ledger.outputs import PAIR, Output, ended, keeps_cache, raises
+from trainledger.ledger.piece import Piece
 from trainledger.ledger.regions import regions_of
 from trainledger.ledger.rules import Frame, asked, lower
 from trainledger.ledger.rules_liger import for_family
@@ -82,7 +85,8 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     hidden = names["h"]
     _masks(frame, model, tape.dtype[hidden])
     rotary_tables(frame, model, tape.dtype[hidden])
-    shared = {name: value for name, value in names.items() if name not in (*IDS, "h") and value not in tape.leaves}
+    owned = {name: value for name, value in names.items() if name not in (*IDS, "h") and value not in tape.leaves}
+    shared = {name: value for name, value in owned.items() if tape.store[value] != EXTERNAL}
     lines = {name: job.line(Account.ACTIVATIONS, name, frame, value) for name, value in shared.items()}
     line = job.line(Account.ACTIVATIONS, "hidden states", frame, hidden)
     slope = job.line(Account.BACKWARD, "gradient of hidden states", frame, hidden)
@@ -122,6 +126,8 @@ class Kind:
 def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
     """The shared names that a layer is given: all but those of the embedding that none of its operations reads."""
     made = {out for op in model.prologue for out in op.outs} - {name for op in block.ops for name in op.ins}
+    if not model.handed.positions:
+        made.add(POSITIONS)
     return [name for name in opening.shared if name not in made]
 
 
@@ -133,8 +139,17 @@ def _edge(job: Job, opening: Opening, dtype: DType) -> tuple[int, int]:
     return hidden, slope
 
 
-def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> tuple[Walked, DType]:
-    """A layer, walked, and the dtype of the hidden states that it leaves: norms in fp32 make what follows fp32."""
+class Layer(NamedTuple):
+    """A layer, walked; the dtype of the hidden states that it leaves (norms in fp32 make what follows fp32); the keys
+    and values that it returns."""
+
+    walked: Walked
+    dtype: DType
+    cache: tuple[Output, ...] = ()
+
+
+def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Layer:
+    """A layer, walked."""
     frame, pro, block = job.frame(), opening.frame, job.model.blocks[kind.block]
     tape = frame.tape
     hidden = pro.names["h"]
@@ -148,8 +163,6 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> tuple[Walk
     if kind.recompute == "reentrant":
         tape.leaves.add(source)
     lower(frame, block.ops)
-    if KEPT_CACHES.keeps(job.model.family, frame.setting.transformers):
-        tape.kept += [tape.prims[last - 1].outs[0] for name, _, last in frame.marks if name == KEPT_CACHES.module]
     target = frame.names["h"]
     tape.end([source, *tape.cached.values(), *(value for value in frame.names.values() if value != target)])
     (before, leaving), (after, arriving) = (_edge(job, opening, tape.dtype[value]) for value in (source, target))
@@ -161,34 +174,48 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> tuple[Walk
     keep = frozenset({source}) if kind.first else frozenset()
     if kind.recompute in ("none", "selective"):
         regions = regions_of(tape, frame.marks, job.run.modules) if kind.recompute == "selective" else ()
-        return walker.plain(keep, regions), tape.dtype[target]
-    return walker.recomputed(kind.recompute == "reentrant", keep), tape.dtype[target]
+        return Layer(walker.plain(keep, regions), tape.dtype[target])
+    returned = frame.keys if tape.grad[target] and keeps_cache(job.run, job.model.family) else ()
+    cache = tuple(_returned(job, piece, value) for value in returned)
+    walker = Walker(job.book, piece, leaves.first)  # which knows their lines now
+    return Layer(walker.recomputed(kind.recompute == "reentrant", keep, returned), tape.dtype[target], cache)
 
 
-def _layers(job: Job, opening: Opening, leaves: Leaves) -> tuple[list[Walked], DType]:
-    """Every layer in order, and the dtype of the last hidden states. The first layer's input has a second name in the
-    model."""
+def _returned(job: Job, piece: Piece, keys: int) -> Output:
+    """The keys and values that a layer returns: views of the storage in which its keys lie."""
+    tape = piece.tape
+    made = tape.storages[tape.store[keys]]
+    line = job.book.tensor(
+        Account.ACTIVATIONS, f"{piece.prefix}keys and values", made.dims, made.dtype, KEPT_CACHE.source
+    )
+    piece.known[tape.store[keys]] = line
+    return Output(line, (*tape.dims[keys], PAIR), made.dtype)
+
+
+def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[Layer]:
+    """Every layer in order. The first layer's input has a second name in the model."""
     order = sorted((index, number) for number, block in enumerate(job.model.blocks) for index in block.layers)
-    walked: dict[Kind, tuple[Walked, DType]] = {}
-    found: list[Walked] = []
+    walked: dict[Kind, Layer] = {}
+    found: list[Layer] = []
     grad, dtype = opening.walked.trains, opening.frame.tape.dtype[opening.frame.names["h"]]
     for position, (_, number) in enumerate(order):
         kind = Kind(number, position == 0, grad, dtype, job.run.recompute_of(position))
         if kind not in walked:
             walked[kind] = _block(job, kind, opening, leaves)
-        one, dtype = walked[kind]
-        found.append(one)
-        grad = one.trains
-    return found, dtype
+        found.append(walked[kind])
+        grad, dtype = found[-1].walked.trains, found[-1].dtype
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The head and the loss, walked; lines of the loss's gradient and of what the caller's names keep."""
+    """The head and the loss, walked; lines of the loss's gradient and of what the caller's names keep; the logits,
+    where they live until they are copied."""
 
     walked: Walked
     arriving: int
     named: tuple[int, ...]
+    logits: Output | None
 
 
 def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last: tuple[bool, DType]) -> Closing:
@@ -207,7 +234,8 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
     frame.names["h"] = source
     loss = closing_program(frame, job.model, values, job.run.loss)
     logits = frame.names.get("logits")
-    named = [loss, logits] if job.run.keeps_logits and logits is not None else [loss]
+    raised = logits is not None and raises(job.run) and tape.dtype[logits] != FP32
+    named = [loss, logits] if logits is not None and (job.run.keeps_logits or raised) else [loss]
     tape.end([*frame.names.values(), *tape.cached.values()])
     lines = {
         tape.store[value]: job.line(Account.LOGITS, name, frame, value)
@@ -216,7 +244,11 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
     piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls)
     walked = Walker(job.book, piece, leaves.first).plain(frozenset(named))
-    return Closing(walked, arriving, tuple(lines.values()))
+    if not raised or logits is None:
+        return Closing(walked, arriving, tuple(lines.values()), None)
+    line = lines.pop(tape.store[logits])
+    output = Output(line, tape.dims[logits], tape.dtype[logits])
+    return Closing(walked, arriving, tuple(lines.values()), None if tape.store[logits] in walked.held else output)
 
 
 def _held(closing: Closing) -> Walked:
@@ -234,10 +266,20 @@ def _held(closing: Closing) -> Walked:
     return replace(walked, backward=events, arrived=arrived, products=(ahead, product - (product > gone)))
 
 
+def _lasting(job: Job, opening: Opening, saved: frozenset[str]) -> tuple[int, ...]:
+    """Lines of what nodes of the graph hold as long as the caller names the loss: what reentrant checkpoints were given
+    by keyword. The Trainer lets go of the loss at once."""
+    if job.run.recompute != "reentrant" or job.run.trainer:
+        return ()
+    by_position = job.model.handed.by_position
+    return tuple(line for name, line in opening.shared.items() if name in saved and name not in by_position)
+
+
 def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     """The pieces of one micro-batch, and the lines of what the caller's names keep of it."""
     opening = _opening(job, leaves)
-    layers, dtype = _layers(job, opening, leaves)
+    made = _layers(job, opening, leaves)
+    layers = [one.walked for one in made]
     saved = frozenset().union(*(walked.outside for walked in layers))
     ending = [line for name, line in opening.free.items() if name not in saved]
     wrapped: tuple[int, ...] = ()
@@ -246,13 +288,12 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
             wrapped = (-opening.hidden - 1,)
         else:
             ending.append(opening.hidden)
-    closing = _closing(job, opening, leaves, ending, (layers[-1].trains, dtype))
+    closing = _closing(job, opening, leaves, ending, (layers[-1].trains, made[-1].dtype))
     kept = {name: line for name, line in opening.free.items() if name in saved}
-    named = closing.named
-    if job.run.recompute == "reentrant" and not job.run.trainer:
-        # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
-        kept, named = {}, (*named, *kept.values())
-    first = opening.walked
+    lasting = _lasting(job, opening, saved)
+    kept = {name: line for name, line in kept.items() if line not in lasting}
+    named, first = (*closing.named, *lasting), opening.walked
+    first = replace(first, backward=tuple(event for event in first.backward if -event - 1 not in lasting))
     stays = tuple(line for walked in (first, *layers, closing.walked) for line in walked.stays)
     if job.run.trainer:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in stays)))
@@ -261,4 +302,5 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     last = _held(closing)
     if wrapped:
         last = replace(last, loose=(*last.loose, *wrapped))
-    return Pieces(first, tuple(layers), last, closing.arriving, kept), named
+    outputs = ended(job.book, job.run, closing.logits, [output for one in made for output in one.cache])
+    return Pieces(first, tuple(layers), last, closing.arriving, kept, outputs), named

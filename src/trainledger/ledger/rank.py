@@ -18,9 +18,9 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
 from trainledger.ledger.micro import Job, Trained
 from trainledger.ledger.rules_liger import untrained
-from trainledger.ledger.run import run_of
+from trainledger.ledger.run import deepspeed_of, run_of
 from trainledger.ledger.step import Extras, Updates, compose
-from trainledger.ledger.strategy import deepspeed_of, layout_of
+from trainledger.ledger.strategy import layout_of
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
 from trainledger.model.counts import fits

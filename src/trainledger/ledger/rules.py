@@ -52,7 +52,8 @@ class Setting:
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight, the
-    attention kernels of the operations being written, fused kernels, releases, operations' primitives and calls."""
+    attention kernels of the operations being written, fused kernels, releases, operations' primitives and calls, the
+    keys of each attention."""
 
     tape: Tape
     setting: Setting
@@ -63,6 +64,7 @@ class Frame:
     software: Software = field(default_factory=Software)
     marks: list[tuple[str, int, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)
 
     def choice(self, spec: p.Attention) -> Choice:
         """The kernel that this attention runs, given whether there is a mask for it."""
@@ -259,6 +261,8 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
     frame.kernels[:] = [frame.choice(op.spec) for op in ops if isinstance(op.spec, p.Attention)]
     for op in ops:
         tape.scope, first = op.name, len(tape.prims)
+        if isinstance(op.spec, p.Attention):
+            frame.keys.append(names[op.ins[1]])
         outs = _apply(frame, op, [names[name] for name in op.ins])
         frame.marks.append((op.name, first, len(tape.prims)))
         if op.asked and not tape.grad[outs[0]]:

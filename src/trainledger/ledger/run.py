@@ -104,7 +104,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         keeps_logits=bool(options.get("keep_outputs", False)),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
-        software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
+        software=_software(plan),
     )
 
 
@@ -119,12 +119,18 @@ def _norms(plan: Plan, kept: DType) -> DType | None:
     return DTYPES[plan.precision.compute] if first else None
 
 
+def deepspeed_of(plan: Plan) -> bool:
+    """Whether DeepSpeed runs the plan: its strategies, its framework, or its stage given as an option."""
+    given = plan.parallel
+    return given.strategy in ZERO or plan.stack.framework == "deepspeed" or "stage" in given.options
+
+
 def _gradients(plan: Plan) -> DType:
     """The dtype in which autograd leaves gradients; DeepSpeed's own wider ones are its wrappers' business."""
-    precision, strategy = plan.precision, plan.parallel.strategy
-    if strategy in GATHERED:
+    precision = plan.precision
+    if plan.parallel.strategy in GATHERED:
         return DTYPES[precision.compute]
-    return DTYPES[precision.weights if strategy in ZERO else precision.gradients]
+    return DTYPES[precision.weights if deepspeed_of(plan) else precision.gradients]
 
 
 _EVERY = re.compile(r"every (\d{1,4})(?:st|nd|rd|th)? layers?")
@@ -148,6 +154,12 @@ def _virtual(plan: Plan) -> int:
     if plan.adapter is None or plan.adapter.kind not in PROMPT_KINDS:
         return 0
     return int(plan.adapter.options.get("num_virtual_tokens") or 0)
+
+
+def _software(plan: Plan) -> Software:
+    stack = plan.stack
+    caches = stack.options.get("use_cache") is not False
+    return Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan), caches=caches)
 
 
 def _multiprocessors(plan: Plan) -> Multiprocessors:

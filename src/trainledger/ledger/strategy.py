@@ -15,7 +15,7 @@ from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.micro import Job
-from trainledger.ledger.run import ZERO
+from trainledger.ledger.run import deepspeed_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.units import apart, units_of
 from trainledger.ledger.wrapper import wrapper_of
@@ -48,12 +48,6 @@ def dtypes_of(plan: Plan, master: DType | None = None) -> Stored:
     """The dtypes in which a plan keeps weights and norms."""
     weights = DTYPES[plan.precision.weights]
     return Stored(weights, DTYPES[plan.precision.norms] if plan.precision.norms else weights, master)
-
-
-def deepspeed_of(plan: Plan) -> bool:
-    """Whether DeepSpeed runs the plan: its strategies, its framework, or its stage given as an option."""
-    given = plan.parallel
-    return given.strategy in ZERO or plan.stack.framework == "deepspeed" or "stage" in given.options
 
 
 def fsdp_of(plan: Plan) -> int:

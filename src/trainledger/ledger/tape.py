@@ -85,7 +85,6 @@ class Tape:
         "ends",
         "grad",
         "inherited",
-        "kept",
         "leaf",
         "leaves",
         "prims",
@@ -107,7 +106,6 @@ class Tape:
         self.leaves: set[int] = set()
         self.attached: list[int] = []  # held by a node of the graph as its own attributes, until the graph is gone
         self.inherited: list[int] = []
-        self.kept: list[int] = []  # held by name until the model's forward returns
         self.storages: list[Storage] = []
         self.prims: list[Prim] = []
         self.ends: list[int] = []
@@ -143,10 +141,6 @@ class Tape:
         self.store.append(store)
         self.ends.append(len(self.prims))
         return len(self.store) - 1
-
-    def outliving(self) -> frozenset[int]:
-        """Values that outlive the block: casts that autocast caches, and what the model's forward keeps."""
-        return frozenset((*self.cached.values(), *self.kept))
 
     def run(self, prim: Prim) -> int:
         """Append a primitive; returns its first output."""

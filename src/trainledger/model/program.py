@@ -138,6 +138,15 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
+class Handed:
+    """How a layer is called: names passed by position (all others are by keyword), and whether the numbers of positions
+    are passed, too. A reentrant checkpoint saves what comes by position, and its node keeps what comes by keyword."""
+
+    by_position: tuple[str, ...] = ()
+    positions: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """What is trained: the prologue (ids to hidden state), blocks in order of their first layer, the head.
 
@@ -156,3 +165,4 @@ class Model:
     buffers: tuple[Buffer, ...] = ()
     causal: bool = True
     further: tuple[Block, ...] = ()
+    handed: Handed = Handed()

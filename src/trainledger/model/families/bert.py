@@ -23,7 +23,7 @@ from trainledger.model.layered import (
     table,
 )
 from trainledger.model.parts import ACTIVATIONS, axis, linear, project
-from trainledger.model.program import Act, ActKind, Attention, Block, Buffer, Model, Op, Role, Weight
+from trainledger.model.program import Act, ActKind, Attention, Block, Buffer, Handed, Model, Op, Role, Weight
 
 QKV = ("attention.self.query", "attention.self.key", "attention.self.value")
 
@@ -94,6 +94,7 @@ def build(keys: Keys) -> Model:
     head, width = head_of(keys, Place(family, hidden, words))
     return Model(
         family=family,
+        handed=Handed(("mask",), positions=False),
         prologue=prologue,
         embeddings=weights_of(prologue),
         blocks=(Block(f"{family}.encoder.layer", ops, weights_of(ops), layers),),

@@ -30,6 +30,7 @@ from trainledger.model.program import (
     Block,
     Buffer,
     First,
+    Handed,
     Head,
     Linear,
     Model,
@@ -121,6 +122,7 @@ def build(keys: Keys) -> Model:
     layers = tuple(range(keys.integer("n_layers", "num_hidden_layers")))
     return Model(
         family="distilbert",
+        handed=Handed(("mask",), positions=False),
         prologue=prologue,
         embeddings=weights_of(prologue),
         blocks=(Block("distilbert.transformer.layer", ops, weights_of(ops), layers),),

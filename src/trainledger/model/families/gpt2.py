@@ -20,7 +20,7 @@ from trainledger.model.layered import (
     table,
 )
 from trainledger.model.parts import ACTIVATIONS, Heads, axis, by_heads
-from trainledger.model.program import Act, ActKind, Attention, Block, Linear, Model, Op, Role, Split, Weight
+from trainledger.model.program import Act, ActKind, Attention, Block, Handed, Linear, Model, Op, Role, Split, Weight
 
 FUSED = ("q", "k", "v")
 
@@ -82,6 +82,7 @@ def whole(keys: Keys, family: str, ops: tuple[Op, ...], hidden: Dims) -> Model:
     positions = table("transformer.wpe", places, hidden, Role.POSITION)
     return Model(
         family=family,
+        handed=Handed(by_position=("mask",)),
         prologue=(
             looked_up("transformer.wte", words, "inputs_embeds"),
             looked_up("transformer.wpe", positions, "position_embeds", "position_ids", per_batch=False),

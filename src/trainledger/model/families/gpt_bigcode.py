@@ -14,7 +14,7 @@ from trainledger.model.families.gpt2 import FUSED, layer, whole, width
 from trainledger.model.keys import Keys
 from trainledger.model.layered import dropped, plain
 from trainledger.model.parts import ACTIVATIONS, Heads, by_heads, linear, project
-from trainledger.model.program import ActKind, Attention, Buffer, Model, Op, Split, View
+from trainledger.model.program import ActKind, Attention, Buffer, Handed, Model, Op, Split, View
 
 MLP = ("mlp.c_fc", "mlp.act", "mlp.c_proj")
 
@@ -56,4 +56,4 @@ def build(keys: Keys) -> Model:
     model = whole(keys, "gpt_bigcode", ops, hidden)
     places = model.embeddings[1].dims[0]
     triangle = Buffer("transformer.bias", (places, Axis(Dim.KEY_SEQUENCE, places.size)), BOOL)
-    return replace(model, buffers=(triangle,))
+    return replace(model, buffers=(triangle,), handed=Handed(positions=False))

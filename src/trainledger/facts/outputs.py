@@ -1,0 +1,48 @@
+"""What a model's outputs hold between its forward and the loss's backward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+from trainledger.facts.versions import at_least
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCache:
+    """Families whose model returned keys and values of all layers (`use_cache`, on by default) under recompute too,
+    where others turn that off, before the release `until` of Transformers."""
+
+    families: frozenset[str]
+    until: str
+    source: Source
+
+    def holds(self, family: str, transformers: str) -> bool:
+        """Whether that family's outputs hold keys and values in that release; an unknown one counts as the newest."""
+        return family in self.families and bool(transformers) and not at_least(transformers, self.until)
+
+
+KEPT_CACHE = KeptCache(
+    frozenset({"gpt_bigcode"}),
+    "4.53",
+    Source(
+        "Transformers GPT-BigCode",
+        "transformers/models/gpt_bigcode/modeling_gpt_bigcode.py, GPTBigCodeModel.forward: presents",
+        "4.45.2 to 4.50.3; 4.53.3",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedOutputs:
+    """Under autocast accelerate wraps the model's forward: what it returns in 16 bits is copied to fp32, while the
+    old outputs still live."""
+
+    source: Source
+
+
+RAISED_OUTPUTS = RaisedOutputs(
+    Source(
+        "accelerate convert_outputs_to_fp32", "accelerate/accelerator.py, prepare_model; utils/operations.py", "1.0.1"
+    )
+)
