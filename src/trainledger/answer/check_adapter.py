@@ -24,7 +24,6 @@ EXPERT_LAYERS = ("w1", "w2", "w3", "gate", "gate_proj", "up_proj", "down_proj")
 OVER = {"": ("lora", "ln-tuning"), "nf4": (*LORA_KINDS, "ln-tuning"), "fp4": (*LORA_KINDS, "ln-tuning")}  # by base
 LATER = {
     "target_parameters": "adapters of stacked experts are not written yet",
-    "trainable_token_indices": "rows of the embedding that are trained beside an adapter are not written yet",
     "layers_pattern": "layers are told by the first number in a module's path",
 }
 
@@ -96,6 +95,11 @@ def _options(given: Adapter) -> Iterator[Problem]:
     for name, reason in LATER.items():
         if given.options.get(name) is not None:
             yield Problem(f"adapter.options.{name}", "given", reason)
+    rows = given.options.get("trainable_token_indices")
+    if rows is not None and not (isinstance(rows, list) and all(isinstance(one, int) for one in rows)):
+        yield Problem(
+            "adapter.options.trainable_token_indices", "no list of numbers", "rows of the input embedding, by number"
+        )
     if given.kind == "boft" and (given.options.get("boft_n_butterfly_factor") or 1) > 1:
         allowed = "more than one factor needs PEFT's CUDA extension, whose work tensors are not known"
         yield Problem("adapter.options.boft_n_butterfly_factor", "above 1", allowed)
