@@ -107,3 +107,37 @@ def test_more_ranks_never_raise_what_is_sharded(sections: dict[str, Any], strate
     for kind in ("weights", "optimizer_states"):
         assert many[kind] <= few[kind] <= whole[kind]
         assert 8 * many[kind] + BLOCK * TENSORS >= whole[kind]  # every whole tensor is rounded to a block of its own
+
+
+@settings(max_examples=20, deadline=None)
+@given(plans)
+def test_offloaded_weights_leave_the_device(sections: dict[str, Any]) -> None:
+    """Nothing leaks, and no moment of a step holds more than without offload but for shards on their way."""
+    parallel = {**sections["parallel"]}
+    parallel["options"] = {**parallel.get("options", {}), "no_sync": True}
+    here = made(**{**sections, "parallel": parallel})
+    away = made(**{**sections, "parallel": parallel, "offload": {"params": "cpu", "optimizer": "cpu"}})
+    states = states_of(away.ledger)
+    assert states["weights"] == states["optimizer_states"] == states["master_weights"] == 0
+    assert not here.ledger.host
+    kept = states_of(here.ledger)
+    beside = sum(line.unit * copies for line, copies in away.ledger.host)
+    assert beside + BLOCK * TENSORS >= kept["weights"] + kept["optimizer_states"]
+    for moment in away.ledger.moments:
+        assert total(away.ledger.lines, moment.live) == moment.allocated
+        assert all(copies > 0 for _, copies in moment.live)
+    last = [line + 1 for line, _ in _left(away)]
+    names = {away.ledger.lines[line - 1].account.value for line in last}
+    assert not names & {"gathered_weights", "gradient_reduction", "gradients", "weights", "optimizer_states"}
+    assert away.steps.allocated.expected < here.steps.allocated.expected
+
+
+def _left(found: Estimate) -> list[tuple[int, int]]:
+    """Lines that are alive when the run as written ends, with their copies."""
+    counts: dict[int, int] = {}
+    for segment in found.ledger.segments:
+        for event in segment.events:
+            line = abs(event) - 1
+            counts[line] = counts.get(line, 0) + segment.repeat * (1 if event > 0 else -1)
+    assert all(count >= 0 for count in counts.values())
+    return [(line, count) for line, count in counts.items() if count]

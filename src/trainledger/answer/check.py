@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from trainledger.answer.check_adapter import adapter_problems, expert_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.scope import SCOPE
-from trainledger.facts.sharding import VERSIONS, WORDS
+from trainledger.facts.sharding import FIRST, OFFLOAD, VERSIONS, WORDS
 from trainledger.ledger.run import every_of
+from trainledger.ledger.strategy import fsdp_of, waits
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
@@ -18,7 +20,7 @@ from trainledger.plan.schema import Plan
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
-    raise_if([*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan)])
+    raise_if([*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)])
 
 
 def check_model(plan: Plan, model: Model) -> None:
@@ -103,6 +105,33 @@ def _sharding(plan: Plan) -> Iterator[Problem]:
         yield Problem("parallel.options.fsdp_version", f"found {version!r}", "1 or 2 is needed")
 
 
+def _offload(plan: Plan) -> Iterator[Problem]:
+    """FSDP takes weights, gradients and the optimizer's step to the host together, and nothing further."""
+    version, given = fsdp_of(plan), plan.offload
+    if not version or given.params is given.optimizer is None:
+        return
+    together = "FSDP offloads weights, gradients and the optimizer's step together"
+    if given.params is None:
+        yield Problem("offload.optimizer", f"found {given.optimizer!r} alone", together, "Set offload.params: cpu")
+    for name, place in (("params", given.params), ("optimizer", given.optimizer)):
+        if place is not None and place not in OFFLOAD.places:
+            yield Problem(f"offload.{name}", f"found {place!r} under FSDP", f"{_listed(OFFLOAD.places)} is what it has")
+    for name in ("master", "main_gradients"):
+        kept = getattr(plan.precision, name)
+        if kept not in (None, plan.precision.weights):
+            yield Problem(f"precision.{name}", f"found {kept!r} beside offloaded weights", "FSDP steps on its shards")
+    if plan.optimizer.in_backward:
+        yield Problem(
+            "optimizer.in_backward", "found true beside offloaded weights", "the step on the host comes after"
+        )
+    if OPTIMIZERS.get(plan.optimizer.name) in BNB_ROWS:
+        yield Problem("optimizer.name", f"found {plan.optimizer.name!r}", "it steps on a device only, FSDP on the host")
+    if version == FIRST and plan.batch.accumulation > 1 and not waits(plan):
+        found = f"found {plan.batch.accumulation} with gradients reduced in each"
+        allowed = "FSDP1 cannot add to gradients on the host"
+        yield Problem("batch.accumulation", found, allowed, "Set parallel.options.no_sync: true")
+
+
 def _listed(values: tuple[str | None, ...]) -> str:
     return ", ".join(value for value in values if value is not None)
 
@@ -121,5 +150,7 @@ def _parts(plan: Plan) -> Iterator[Problem]:
         place = getattr(plan.offload, name)
         if place is not None and plan.parallel.strategy not in SCOPE[f"offload.{name}"]:
             yield Problem(
-                f"offload.{name}", f"found {place!r}", "only what DeepSpeed's ZeRO offloads can be estimated so far"
+                f"offload.{name}",
+                f"found {place!r}",
+                "only what DeepSpeed's ZeRO and FSDP offload can be estimated so far",
             )

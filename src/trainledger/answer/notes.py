@@ -17,10 +17,10 @@ from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
 from trainledger.facts.peft import INPUT_GRADIENTS
 from trainledger.facts.quantization import BNB_INT8
-from trainledger.facts.sharding import FSDP2
+from trainledger.facts.sharding import FSDP2, OFFLOAD
 from trainledger.ledger.rank import EAGER, runs_eager, trained_of
 from trainledger.ledger.run import GATHERED, ZERO, run_of
-from trainledger.ledger.strategy import NO_WRAP, waits
+from trainledger.ledger.strategy import NO_WRAP, fsdp_of, waits
 from trainledger.model.counts import storages
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
@@ -47,6 +47,7 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
             *_attention(plan, model),
             *_zero(plan),
             *_fsdp(plan),
+            *_offload(plan),
             *_frozen(plan, model),
             *_copies(model),
             *_device(device),
@@ -114,6 +115,11 @@ def states_note(plan: Plan, states: int, peak: Peak) -> Iterator[str]:
             f"optimizer.name: 8-bit states save about {format_size(saved)} here; the peak, "
             f"{format_size(peak.allocated.expected)} at {peak.moment}, is made of other things"
         )
+
+
+def _offload(plan: Plan) -> Iterator[str]:
+    if fsdp_of(plan) and plan.offload.params and not plan.offload.optimizer:
+        yield f"offload.params: FSDP's optimizer steps on the host too, where its states lie ({OFFLOAD.source})"
 
 
 def _whole(plan: Plan) -> Iterator[str]:

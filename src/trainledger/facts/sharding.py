@@ -93,6 +93,25 @@ HOOK = FrozenHook(
         "v2.4 to v2.13; 4.51.3, 4.52.4",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """FSDP's offload takes weights, gradients and the optimizer's step to these places, all together."""
+
+    places: tuple[str, ...]
+    source: Source
+
+
+OFFLOAD = Offload(
+    ("cpu",),
+    Source(
+        "PyTorch CPUOffloadPolicy, CPUOffload",
+        "torch/distributed/fsdp/_fully_shard/{_fsdp_api,_fsdp_param,_fsdp_collectives}.py, api.py, _flat_param.py, "
+        "_runtime_utils.py",
+        "v2.4 to v2.13",
+    ),
+)
 FIRST, SECOND = 1, 2  # versions of FSDP
 VERSIONS = (FIRST, SECOND)
 # The values of FSDP's own settings that are known, in any case of letters.

@@ -11,26 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.base.dims import Dims, elements
 from trainledger.facts.dtypes import DType
-from trainledger.facts.sharding import FSDP1, HOOK
+from trainledger.facts.sharding import FSDP1
 from trainledger.ledger.blocks import Arrived, Walked
-from trainledger.ledger.book import Book, Made
+from trainledger.ledger.book import Book
+from trainledger.ledger.fsdp1_lines import FlatLines
 from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
-from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of
 from trainledger.lines.stream import Events
 from trainledger.model.program import Weight
 from trainledger.model.quantised import sent_of
+
+EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
     """FSDP1's settings: ranks of one shard group (1: weights stay whole on every rank); dtypes of shards, of what is
     gathered, of reductions; whether parameters keep their own names; whether layers stay gathered after forward;
-    whether the next unit is gathered while one runs forward, and backward, there before or after its reduction;
-    whether layers are recomputed by a forward of their own (reentrant). `mixed`: all is gathered in one dtype, else
-    every unit in its own. `hidden`: a layer's input, where hooks of frozen units hold it to the end of backward."""
+    whether the next unit is gathered while one runs forward, and when backward gathers it (EARLY: before a unit's
+    reduction, LATE: after it, else not ahead); whether layers are recomputed by a forward of their own (reentrant).
+    `mixed`: all is gathered in one dtype, else every unit in its own. `offload`: shards lie in the host's memory.
+    `hidden`: a layer's input, where hooks of frozen units hold it to the end of backward."""
 
     ranks: int
     stored: DType
@@ -39,10 +42,10 @@ class Flat:
     named: bool
     keeps: bool
     forward: bool
-    early: bool
-    late: bool
+    backward: str
     reentrant: bool
     mixed: bool
+    offload: bool = False
     hidden: tuple[Dims, DType] | None = None
 
     def kept(self, unit: Unit) -> DType:
@@ -56,6 +59,16 @@ class Flat:
     def sums(self, unit: Unit) -> DType:
         """The dtype in which a unit's gradients are reduced."""
         return self.reduce if self.mixed else self.kept(unit)
+
+    @property
+    def early(self) -> bool:
+        """Whether backward gathers the next unit before this one's gradients are reduced."""
+        return self.backward == EARLY
+
+    @property
+    def late(self) -> bool:
+        """Whether backward gathers the next unit after this one's gradients are reduced."""
+        return self.backward == LATE
 
     @property
     def whole(self) -> bool:
@@ -162,7 +175,11 @@ class Fsdp1(UnitHooks):
     def ended(self) -> Events:
         """Reduce what is left; what hooks held goes as they are removed."""
         held, self.held = self.held, []
-        return (*super().ended(), *(-line - 1 for line in held))
+        events = [*super().ended(), *(-line - 1 for line in held)]
+        if self.how.offload:  # copied to the host as they were reduced, and named until now
+            events += [-line - 1 for line in self.stay.reduced.values()]
+            self.stay.reduced.clear()
+        return tuple(events)
 
     def _each(self, run: Callable[[Key], list[int]], at: int) -> list[int]:
         return [event for key in self.units.keys(at) for event in run(key)]
@@ -179,20 +196,26 @@ class Fsdp1(UnitHooks):
             return []
         self.stay.open.add(key)
         whole = self.lines.whole(unit) + 1
-        if how.kept(unit) == how.read(unit):
-            return [] if how.whole else [whole]
+        same = how.kept(unit) == how.read(unit)
+        brought = self.lines.brought(unit) + 1 if how.offload else 0
+        if same:
+            return [brought, whole, -brought] if brought and not how.whole else [] if self._stores(unit) else [whole]
+        copied = [brought, -brought] if brought else []
         if how.whole:
-            return [whole]
+            return [whole, *copied]
         cast = self.lines.cast(unit) + 1
-        return [cast, whole, -cast]
+        return [cast, *copied, whole, -cast]
+
+    def _stores(self, unit: Unit) -> bool:
+        """Whether what is read is what the rank stores."""
+        return self.how.whole and self.how.kept(unit) == self.how.read(unit) and not self.how.offload
 
     def _reshard(self, key: Key) -> list[int]:
         unit = self.units.unit(key)
         if unit is None or key not in self.stay.open:
             return []
         self.stay.open.discard(key)
-        stores = self.how.whole and self.how.kept(unit) == self.how.read(unit)
-        return [] if stores else [-self.lines.whole(unit) - 1]
+        return [] if self._stores(unit) else [-self.lines.whole(unit) - 1]
 
     def reduce(self, key: Key) -> list[int]:
         """Join a unit's gradients, keep them whole or reduce them to this rank's part."""
@@ -230,68 +253,3 @@ class Fsdp1(UnitHooks):
             events.append(-kept - 1)
         self.stay.reduced[key] = kept
         return events + [-line - 1 for line in reversed(used)]
-
-
-class FlatLines:
-    """The lines of a unit's flat tensors."""
-
-    def __init__(self, book: Book, how: Flat) -> None:
-        self.book, self.how = book, how
-
-    def cast(self, unit: Unit) -> int:
-        """The shard in the dtype in which it is gathered."""
-        name = f"cast of the shard of {unit.name}"
-        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.read(unit), FSDP1.streams.cast))
-
-    def whole(self, unit: Unit) -> int:
-        """The gathered flat parameter."""
-        name = f"gathered weights of {unit.name}"
-        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.read(unit), FSDP1.streams.gather))
-
-    def joined(self, unit: Unit) -> int:
-        """All gradients of a unit in one tensor."""
-        name = f"gradients of {unit.name}, joined"
-        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.read(unit), 0))
-
-    def to_reduce(self, unit: Unit) -> int:
-        """The joined gradients in the dtype of reductions."""
-        name = f"gradients of {unit.name} to reduce"
-        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.sums(unit), FSDP1.streams.reduce))
-
-    def reduced(self, unit: Unit) -> int:
-        """The reduction's output, before it is cast to the shards' dtype."""
-        name = f"reduced gradients of {unit.name}"
-        return self._line(Account.REDUCTION, name, self.how.part(unit), (self.how.sums(unit), FSDP1.streams.reduce))
-
-    def gradient(self, unit: Unit) -> int:
-        """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
-        name = f"gradients of {unit.name}, this rank's part"
-        return self._line(
-            Account.GRADIENTS, name, self.how.part(unit), (self.how.kept(unit), FSDP1.streams.reduce), self.how.ranks
-        )
-
-    def unflat(self, unit: Unit, member: Member) -> int:
-        """A weight before it is part of a flat parameter."""
-        name = f"{member.name} (before it is flat)"
-        return self._line(
-            Account.GATHERED, name, self.how.length(unit, member.weight), (member.weight.dtype or self.how.stored, 0)
-        )
-
-    def hidden(self, like: tuple[Dims, DType], name: str) -> int:
-        """A tensor like a layer's input that a frozen unit's hook holds."""
-        dims, dtype = like
-        return self.book.tensor(Account.BACKWARD, f"{name}, held by a frozen unit's hook", dims, dtype, HOOK.source)
-
-    def flat(self, unit: Unit) -> int:
-        """The whole flat parameter, before this rank's part is taken."""
-        name = f"flat parameter of {unit.name}, whole"
-        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.kept(unit), 0))
-
-    def shard(self, unit: Unit) -> int:
-        """What a rank stores of a flat parameter."""
-        name = f"flat parameter of {unit.name}"
-        return self._line(Account.WEIGHTS, name, self.how.part(unit), (self.how.kept(unit), 0), self.how.ranks)
-
-    def _line(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
-        dtype, stream = made
-        return self.book.made(account, name, (Axis(Dim.ELEMENTS, size),), Made(dtype, FSDP1.source, shards, stream))

@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import DType
-from trainledger.facts.sharding import FSDP2
 from trainledger.ledger.blocks import Walked
-from trainledger.ledger.book import Book, Made
-from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
-from trainledger.lines.line import Account
-from trainledger.lines.shards import rows_of, with_rows
+from trainledger.ledger.book import Book
+from trainledger.ledger.fsdp2_lines import UnitLines
+from trainledger.ledger.units import ROOT_KEY, Key, Unit, UnitHooks, Units
 from trainledger.lines.stream import Events
 from trainledger.model.program import Weight
 
@@ -27,8 +24,8 @@ from trainledger.model.program import Weight
 class How:
     """FSDP2's settings: ranks of one shard group; dtypes of shards, of what is gathered, of reductions; which units
     stay gathered after forward (layers, root); what a reduction's input and an all-reduce's keep; whether layers are
-    recomputed by a forward of their own (reentrant); whether the head is called as a module;
-    the rank within its group that is looked at."""
+    recomputed by a forward of their own (reentrant); whether the head is called as a module; the rank within its group
+    that is looked at; whether shards and reduced gradients lie in the host's memory."""
 
     ranks: int
     stored: DType
@@ -41,6 +38,7 @@ class How:
     reentrant: bool
     calls_head: bool
     rank: int = 0
+    offload: bool = False
 
 
 class Kept:
@@ -127,10 +125,25 @@ class Fsdp2(UnitHooks):
             return []
         self.pending.add(key)
         gather = self.lines.gather(unit) + 1
+        if self.how.offload:
+            return self._from_host(unit, gather)
         if self.how.stored == self.how.compute:
             return [gather]
         cast = self.lines.cast(unit) + 1
         return [cast, gather, -cast]
+
+    def _from_host(self, unit: Unit, gather: int) -> list[int]:
+        """Each shard copied to the device and cast by itself; all are there until the gather has taken them."""
+        events, read = list[int](), list[int]()
+        for member in unit.members:
+            brought = self.lines.brought(member) + 1
+            if self.how.stored == self.how.compute:
+                events.append(brought)
+                read.append(brought)
+                continue
+            read.append(self.lines.cast_of(member) + 1)
+            events += [brought, read[-1], -brought]
+        return [*events, gather, *(-one for one in read)]
 
     def _wait(self, key: Key, forward: bool) -> list[int]:
         """Copy every weight out of the gather."""
@@ -177,7 +190,7 @@ class Fsdp2(UnitHooks):
         how, lines = self.how, self.lines
         size = sum(lines.part(weight) for weight, _ in whole)
         taken = lines.to_reduce(unit, size)
-        part = lines.gradient(unit, size)
+        part = lines.leaving(unit, size) if how.offload else lines.gradient(unit, size)
         events = [taken + 1, *(-line - 1 for _, line in whole)]
         if how.reduce != how.stored:
             out = lines.reduced(unit, size)
@@ -188,7 +201,7 @@ class Fsdp2(UnitHooks):
                 events.append(-out - 1)
         else:
             events.append(part + 1)
-        if not self.fresh:
+        if self.how.offload or not self.fresh:  # copied to the host, or added to what is there
             events.append(-part - 1)
         if how.holds_input:
             self.input = taken
@@ -210,65 +223,3 @@ class Fsdp2(UnitHooks):
         made = [(weight, self.lines.unreduced(weight)) for weight, _ in whole]
         self.kept.waiting[key] = made
         return [e for (_, new), (_, old) in zip(made, whole, strict=True) for e in (new + 1, -old - 1)]
-
-
-class UnitLines:
-    """The lines of a unit's gathers and reductions."""
-
-    def __init__(self, book: Book, how: How) -> None:
-        self.book, self.how = book, how
-
-    def part(self, weight: Weight) -> int:
-        """Elements of this rank's padded rows of a weight."""
-        dims = weight.flat
-        return elements(with_rows(dims, rows_of(dims[0].size, self.how.ranks)))
-
-    def size(self, unit: Unit) -> int:
-        """Elements of this rank's part of a unit."""
-        return sum(self.part(member.weight) for member in unit.members)
-
-    def cast(self, unit: Unit) -> int:
-        """The shards in the dtype in which they are gathered."""
-        name = f"cast of the shards of {unit.name}"
-        return self._flat(Account.GATHERED, name, self.size(unit), (self.how.compute, FSDP2.streams.gather))
-
-    def gather(self, unit: Unit) -> int:
-        """What all ranks' shards are gathered in."""
-        size = self.size(unit) * self.how.ranks
-        return self._flat(
-            Account.GATHERED, f"gathered weights of {unit.name}", size, (self.how.compute, FSDP2.streams.gather)
-        )
-
-    def copies(self, unit: Unit) -> list[int]:
-        """Every weight in whole, padded, copied out of the gather."""
-        return [self._copy(member) for member in unit.members]
-
-    def _copy(self, member: Member) -> int:
-        dims, ranks = member.weight.flat, self.how.ranks
-        whole = with_rows(dims, rows_of(dims[0].size, ranks) * ranks)
-        return self.book.tensor(Account.GATHERED, f"{member.name} (whole)", whole, self.how.compute, FSDP2.source)
-
-    def unreduced(self, weight: Weight) -> int:
-        """A whole gradient that waits in the dtype of reductions."""
-        name = f"{weight.name} (not reduced yet)"
-        return self.book.tensor(Account.REDUCTION, name, weight.dims, self.how.reduce, FSDP2.source)
-
-    def to_reduce(self, unit: Unit, size: int) -> int:
-        """The reduction's input, of a unit whose trained part has `size` elements on a rank."""
-        name = f"gradients of {unit.name} to reduce"
-        return self._flat(Account.REDUCTION, name, size * self.how.ranks, (self.how.reduce, 0))
-
-    def reduced(self, unit: Unit, size: int) -> int:
-        """The reduction's output, before it is cast to the shards' dtype."""
-        name = f"reduced gradients of {unit.name}"
-        return self._flat(Account.REDUCTION, name, size, (self.how.reduce, FSDP2.streams.reduce))
-
-    def gradient(self, unit: Unit, size: int) -> int:
-        """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
-        name = f"gradients of {unit.name}, this rank's part"
-        return self._flat(Account.GRADIENTS, name, size, (self.how.stored, FSDP2.streams.reduce), self.how.ranks)
-
-    def _flat(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
-        dtype, stream = made
-        dims = (Axis(Dim.ELEMENTS, size),)
-        return self.book.made(account, name, dims, Made(dtype, FSDP2.source, shards, stream))

@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from trainledger.base.dims import Axis, Dim
+from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import NONE, Micro, arranged
 from trainledger.ledger.book import ACCUMULATE, MODELS, Made
-from trainledger.ledger.fsdp2 import Fsdp2, How, Kept, UnitLines
+from trainledger.ledger.fsdp2 import Fsdp2, How, Kept
+from trainledger.ledger.fsdp2_lines import UnitLines
+from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.loading import loaded
 from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.offload import host_lines
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import classes, rows_at, rows_of, with_rows
 from trainledger.model.program import Model, Role, Weight
 from trainledger.model.quantised import tensors_of
+
+if TYPE_CHECKING:
+    from trainledger.ledger.step import Updates
 
 FREQUENCIES = ("inv_freq", "original_inv_freq")  # of as many rotary dims as there are pairs
 Copies = list[tuple[int, int]]  # lines, and how many of each
@@ -189,11 +195,31 @@ class Layout:
 class Sharded(Layout):
     """FSDP2: every parameter's rows are spread over ranks; units of weights are gathered and reduced together."""
 
-    def __init__(self, job: Job, schedule: Schedule, units: Units, how: How) -> None:
-        self.units, self.how = units, how
+    def __init__(self, job: Job, schedule: Schedule, units: Units, how: How, updates: Updates) -> None:
+        self.units, self.how, self.updates = units, how, updates
         sizes = {weight.flat[0].size for _, weight, _ in weights_of(job.model) if job.trained(weight)}
         self.classes = classes(sizes, how.ranks)
         super().__init__(job, schedule, Stored(how.stored, how.stored))
+        self.stepped = self.parameters
+        if how.offload:  # the optimizer steps on the host
+            self.parameters = ()
+
+    def weights(self) -> Copies:
+        """Weights, unless they lie in the host's memory, and buffers."""
+        return buffers_of(self.job) if self.how.offload else super().weights()
+
+    def host(self) -> Lines:
+        """Offloaded shards, their reduced gradients and states."""
+        if not self.how.offload:
+            return ()
+        rows = [(prefix, self.held(weight), count) for prefix, weight, count in weights_of(self.job.model)]
+        shards = [
+            (prefix + one.name, elements(one.dims), one.dtype, count * one.copies)
+            for prefix, weight, count in rows
+            for one in tensors_of(weight, self.stored(weight))
+        ]
+        gradients = [(one.name, elements(one.weight.dims), one.dtype, one.count) for one in self.stepped]
+        return host_lines(shards, gradients, self.stepped, self.updates)
 
     def local(self, weight: Weight) -> Weight:
         """The rows of this rank; the first is the fullest."""
@@ -225,6 +251,8 @@ class Sharded(Layout):
 
     def gradients(self) -> Copies:
         """One tensor of each unit's reduced gradients."""
+        if self.how.offload:
+            return []
         lines = UnitLines(self.job.book, self.how)
         counts: Counter[int] = Counter()
         for unit in self.units.every():

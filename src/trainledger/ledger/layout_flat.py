@@ -6,19 +6,26 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.ledger.arrange import Micro, arranged
 from trainledger.ledger.book import MODELS
-from trainledger.ledger.fsdp1 import Flat, FlatLines, Fsdp1, Stay
+from trainledger.ledger.fsdp1 import Flat, Fsdp1, Stay
+from trainledger.ledger.fsdp1_lines import FlatLines
+from trainledger.ledger.host import Lines
 from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of, weights_of
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.offload import host_lines
 from trainledger.ledger.units import Unit, Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
 from trainledger.model.quantised import tensors_of
+
+if TYPE_CHECKING:
+    from trainledger.ledger.step import Updates
 
 FLAT = "flat parameter"
 
@@ -26,10 +33,23 @@ FLAT = "flat parameter"
 class FlatSharded(Layout):
     """FSDP1, sharded or (with one rank a group) whole."""
 
-    def __init__(self, job: Job, schedule: Schedule, units: Units, how: Flat) -> None:
-        self.units, self.how = units, how
+    def __init__(self, job: Job, schedule: Schedule, units: Units, how: Flat, updates: Updates) -> None:
+        self.units, self.how, self.updates = units, how, updates
         self.stay = Stay()
         super().__init__(job, schedule, Stored(how.stored, how.stored))
+        self.stepped = self.parameters
+        if how.offload:  # the optimizer steps on the host
+            self.parameters = ()
+
+    def host(self) -> Lines:
+        """Offloaded parts of the flat parameters; a gradient of each, made at once; states."""
+        if not self.how.offload:
+            return ()
+        parts = [
+            (f"flat parameter of {unit.name}", self.how.part(unit), self.how.kept(unit), count)
+            for unit, count in self._counts().items()
+        ]
+        return host_lines(parts, parts, self.stepped, self.updates)
 
     @property
     def reduces(self) -> bool:
@@ -67,7 +87,7 @@ class FlatSharded(Layout):
     def weights(self) -> Copies:
         """The flat parameters' parts, and buffers."""
         lines = FlatLines(self.job.book, self.how)
-        shards = [(lines.shard(unit), count) for unit, count in self._counts().items()]
+        shards = [] if self.how.offload else [(lines.shard(unit), count) for unit, count in self._counts().items()]
         return shards + self._beside() + buffers_of(self.job)
 
     def _beside(self) -> Copies:
@@ -88,14 +108,16 @@ class FlatSharded(Layout):
         lines, runs = FlatLines(self.job.book, self.how), Runs()
         for unit, group in groupby(self.units.every()):
             apart = [lines.unflat(unit, member) for member in unit.members]
-            flat, shard = lines.flat(unit), lines.shard(unit)
-            events = (*(one + 1 for one in apart), flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart))
-            runs.append((events, len(list(group))))
+            flat, away = lines.flat(unit), self.how.offload
+            shard = lines.sent(unit) if away else lines.shard(unit)
+            events = [*(one + 1 for one in apart), flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart)]
+            events += [-shard - 1] if away else []
+            runs.append((tuple(events), len(list(group))))
         return [*runs, *births(self._beside()), *births(buffers_of(self.job))]
 
     def gradients(self) -> Copies:
         """Reduced gradients that setting them to none frees: none where the optimizer sees views of them."""
-        if self.how.named:
+        if self.how.named or self.how.offload:
             return []
         lines = FlatLines(self.job.book, self.how)
         return [(lines.gradient(unit), count) for unit, count in self._counts().items() if self._trains(unit)]
@@ -106,7 +128,7 @@ class FlatSharded(Layout):
 
         def step(later: bool) -> tuple[Micro, ...]:
             found = []
-            if not self.how.named:
+            if not self.how.named or self.how.offload:
                 self.stay = Stay()
             for number, (_, sync) in enumerate(self.schedule.flags(later)):
                 flags = (sync, later and not number and self.how.named)

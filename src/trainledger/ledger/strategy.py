@@ -9,7 +9,7 @@ from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
-from trainledger.ledger.fsdp1 import Flat
+from trainledger.ledger.fsdp1 import EARLY, Flat
 from trainledger.ledger.fsdp2 import How
 from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
@@ -23,7 +23,6 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 NO_WRAP = "NO_WRAP"
-EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
 KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under which gathered weights stay for backward
 
 
@@ -33,11 +32,12 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     schedule = _schedule(plan, job)
     wraps = str(plan.parallel.options.get("auto_wrap_policy", "")).upper() != NO_WRAP
     if fsdp_of(plan) == SECOND:
-        return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job, rank or 0))
+        units = units_of(job.model, plan.stack.versions, wraps)
+        return Sharded(job, schedule, units, _fsdp2(plan, job, rank or 0), updates)
     if fsdp_of(plan) == FIRST:
         units = units_of(job.model, {}, wraps)
         policy = plan.adapter is not None and _accelerated(plan)
-        return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job))
+        return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job), updates)
     if deepspeed_of(plan):
         return wrapper_of(plan, job, updates, rank)
     whole = replace(schedule, last_only=False)  # gradients stay where they are either way
@@ -90,6 +90,7 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
         reentrant=job.run.recompute == "reentrant",
         calls_head=job.run.loss not in (CHUNKED, FUSED),
         rank=rank % degrees(plan).shard,
+        offload=plan.offload.params is not None,
     )
 
 
@@ -118,9 +119,9 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
         named=_accelerated(plan) if named is None else bool(named),
         keeps=not whole and (not parallel.reshard_after_forward or sharding in KEEPING),
         forward=bool(options.get("forward_prefetch")),
-        early=prefetch == EARLY,
-        late=prefetch == LATE,
+        backward=prefetch,
         reentrant=job.run.recompute == "reentrant",
         mixed=precision.autocast or compute != DTYPES[precision.weights],
+        offload=plan.offload.params is not None,
         hidden=_hidden(job) if plan.adapter is not None else None,
     )

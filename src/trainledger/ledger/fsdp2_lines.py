@@ -1,0 +1,96 @@
+"""The lines of FSDP2's units: shards brought and cast, gathers, whole weights, reductions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainledger.base.dims import Axis, Dim, elements
+from trainledger.facts.dtypes import DType
+from trainledger.facts.sharding import FSDP2
+from trainledger.ledger.book import Book, Made
+from trainledger.ledger.units import Member, Unit
+from trainledger.lines.line import Account
+from trainledger.lines.shards import rows_of, with_rows
+from trainledger.model.program import Weight
+
+if TYPE_CHECKING:
+    from trainledger.ledger.fsdp2 import How
+
+
+class UnitLines:
+    """The lines of a unit's gathers and reductions."""
+
+    def __init__(self, book: Book, how: How) -> None:
+        self.book, self.how = book, how
+
+    def part(self, weight: Weight) -> int:
+        """Elements of this rank's padded rows of a weight."""
+        dims = weight.flat
+        return elements(with_rows(dims, rows_of(dims[0].size, self.how.ranks)))
+
+    def size(self, unit: Unit) -> int:
+        """Elements of this rank's part of a unit."""
+        return sum(self.part(member.weight) for member in unit.members)
+
+    def cast(self, unit: Unit) -> int:
+        """The shards in the dtype in which they are gathered."""
+        name = f"cast of the shards of {unit.name}"
+        return self._flat(Account.GATHERED, name, self.size(unit), (self.how.compute, FSDP2.streams.gather))
+
+    def brought(self, member: Member) -> int:
+        """A shard copied from the host."""
+        name = f"{member.name} (shard, from the host)"
+        made = (self.how.stored, FSDP2.streams.gather)
+        return self._flat(Account.GATHERED, name, self.part(member.weight), made)
+
+    def cast_of(self, member: Member) -> int:
+        """That shard in the dtype in which it is gathered."""
+        name = f"{member.name} (shard, cast)"
+        made = (self.how.compute, FSDP2.streams.gather)
+        return self._flat(Account.GATHERED, name, self.part(member.weight), made)
+
+    def gather(self, unit: Unit) -> int:
+        """What all ranks' shards are gathered in."""
+        size = self.size(unit) * self.how.ranks
+        return self._flat(
+            Account.GATHERED, f"gathered weights of {unit.name}", size, (self.how.compute, FSDP2.streams.gather)
+        )
+
+    def copies(self, unit: Unit) -> list[int]:
+        """Every weight in whole, padded, copied out of the gather."""
+        return [self._copy(member) for member in unit.members]
+
+    def _copy(self, member: Member) -> int:
+        dims, ranks = member.weight.flat, self.how.ranks
+        whole = with_rows(dims, rows_of(dims[0].size, ranks) * ranks)
+        return self.book.tensor(Account.GATHERED, f"{member.name} (whole)", whole, self.how.compute, FSDP2.source)
+
+    def unreduced(self, weight: Weight) -> int:
+        """A whole gradient that waits in the dtype of reductions."""
+        name = f"{weight.name} (not reduced yet)"
+        return self.book.tensor(Account.REDUCTION, name, weight.dims, self.how.reduce, FSDP2.source)
+
+    def to_reduce(self, unit: Unit, size: int) -> int:
+        """The reduction's input, of a unit whose trained part has `size` elements on a rank."""
+        name = f"gradients of {unit.name} to reduce"
+        return self._flat(Account.REDUCTION, name, size * self.how.ranks, (self.how.reduce, 0))
+
+    def reduced(self, unit: Unit, size: int) -> int:
+        """The reduction's output, before it is cast to the shards' dtype."""
+        name = f"reduced gradients of {unit.name}"
+        return self._flat(Account.REDUCTION, name, size, (self.how.reduce, FSDP2.streams.reduce))
+
+    def gradient(self, unit: Unit, size: int) -> int:
+        """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
+        name = f"gradients of {unit.name}, this rank's part"
+        return self._flat(Account.GRADIENTS, name, size, (self.how.stored, FSDP2.streams.reduce), self.how.ranks)
+
+    def leaving(self, unit: Unit, size: int) -> int:
+        """The same, where it is copied to the host at once."""
+        name = f"reduced gradients of {unit.name}, on their way to the host"
+        return self._flat(Account.REDUCTION, name, size, (self.how.stored, FSDP2.streams.reduce))
+
+    def _flat(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
+        dtype, stream = made
+        dims = (Axis(Dim.ELEMENTS, size),)
+        return self.book.made(account, name, dims, Made(dtype, FSDP2.source, shards, stream))
