@@ -11,6 +11,7 @@ from trainledger.answer.estimate import estimate
 from trainledger.base.problems import InputError
 
 PHI3 = {**LLAMA, "model_type": "phi3", "pad_token_id": 0}
+MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 STACKED = {"target_parameters": ["experts"]}
 LORA = {"kind": "lora", "targets": "all-linear"}
 
@@ -22,8 +23,13 @@ LORA = {"kind": "lora", "targets": "all-linear"}
         ("adapter.targets", "pattern", {"adapter": {"kind": "lora", "targets": "("}}),
         ("adapter.targets", "default", {"adapter": {"kind": "lora"}, "model": PHI3}),
         ("adapter.options.target_parameters", "experts", {"adapter": {**LORA, "options": STACKED}}),
-        ("adapter.kind", "dequantises", {"adapter": {**LORA, "kind": "dora"}, "quantization": {"kind": "nf4"}}),
+        ("adapter.kind", "dequantises", {"adapter": {**LORA, "kind": "dora"}, "quantization": {"kind": "int8"}}),
         ("quantization.kind", "dequantised", {"adapter": LORA, "quantization": {"kind": "mxfp4"}}),
+        (
+            "adapter.targets",
+            "experts are linear layers",
+            {"adapter": LORA, "model": MIXTRAL, "stack": {"versions": {"transformers": "4.48.1"}}},
+        ),
         ("quantization", "adapter", {"quantization": {"kind": "nf4"}}),
         (
             "stack.versions.peft",

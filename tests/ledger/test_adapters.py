@@ -120,3 +120,14 @@ def test_a_module_trained_whole_has_a_gradient_of_its_own_dtype() -> None:
     found = answer({"train_extra": ["lm_head"]})
     sizes = {line.dtype.name for line in found.ledger.lines if "lm_head.modules_to_save" in line.name}
     assert sizes == {"bf16"}
+
+
+def test_dora_over_a_quantised_base_makes_the_weight_for_its_norms() -> None:
+    """Forward holds four fp32 matrices and the identity, as over a dense base: the 16-bit one dies as it is cast."""
+    dora = {"kind": "dora", "targets": ["gate_proj"]}
+    batch = {"micro_batch": 1, "sequence": 16}
+    dense, packed = answer(dora, batch=batch), answer(dora, batch=batch, quantization={"kind": "nf4"})
+    made = max(line.unit for line in packed.ledger.lines if line.name.endswith("dequantised weight"))
+    assert made == 2 * 640 * 256
+    names = [{line.name for line in one.ledger.lines if "adapted weight" in line.name} for one in (dense, packed)]
+    assert names[0] == names[1] != set()

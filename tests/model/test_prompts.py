@@ -75,3 +75,12 @@ def test_what_is_missing_is_named(kind: str, path: str) -> None:
     with pytest.raises(InputError) as caught:
         estimate(plan(kind, {}))
     assert path in {problem.path for problem in caught.value.problems}
+
+
+def test_rows_are_trained_beside_an_adapter() -> None:
+    rows = {"trainable_token_indices": [1, 2, 3]}
+    beside, without = (
+        model_of(plan_of(LLAMA, adapter={"kind": "lora", "r": 8, "targets": ["o_proj"], "options": options}))
+        for options in (rows, {})
+    )
+    assert tuned(beside) - tuned(without) == 3 * HIDDEN

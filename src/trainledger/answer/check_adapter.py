@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from trainledger.base.problems import Problem
 from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
 from trainledger.facts.peft_methods import METHODS
+from trainledger.facts.quantization import STACKED_EXPERTS
 from trainledger.facts.scope import SCOPE
 from trainledger.facts.versions import at_least
+from trainledger.model.adapted import ALL_LINEAR
+from trainledger.model.program import Experts, Model
 from trainledger.model.prompts import PROMPT_KINDS
 from trainledger.plan.schema import Plan
 from trainledger.plan.training import Adapter
@@ -17,9 +20,10 @@ from trainledger.plan.training import Adapter
 REASONS = {
     "prefix-tuning": "keys and values that are given ask for a mask and copies in each layer: not written yet",
 }
+EXPERT_LAYERS = ("w1", "w2", "w3", "gate", "gate_proj", "up_proj", "down_proj")
+OVER = {"": ("lora", "ln-tuning"), "nf4": (*LORA_KINDS, "ln-tuning"), "fp4": (*LORA_KINDS, "ln-tuning")}  # by base
 LATER = {
     "target_parameters": "adapters of stacked experts are not written yet",
-    "trainable_token_indices": "rows of the embedding that are trained beside an adapter are not written yet",
     "layers_pattern": "layers are told by the first number in a module's path",
 }
 
@@ -55,6 +59,19 @@ def _targets(given: Adapter) -> Iterator[Problem]:
             yield Problem("adapter.targets", f"{given.targets[:40]!r}: {error}", "a text is a pattern of whole paths")
 
 
+def expert_problems(plan: Plan, model: Model) -> Iterator[Problem]:
+    """Experts that an adapter would reach: before Transformers 5.0 each of their matrices is a linear layer."""
+    given, release = plan.adapter, plan.stack.versions.get("transformers")
+    if given is None or at_least(release, STACKED_EXPERTS.since):
+        return
+    routed = any(isinstance(op.spec, Experts) for block in model.blocks for op in block.ops)
+    named = (given.targets,) if isinstance(given.targets, str) else given.targets or ()
+    reached = [name for name in named if name == ALL_LINEAR or name.rpartition(".")[2] in EXPERT_LAYERS]
+    if routed and reached:
+        allowed = f"with transformers {release} experts are linear layers, and adapters of those are not written yet"
+        yield Problem("adapter.targets", f"found {reached[0]!r}", allowed, "Name the modules of the attention alone.")
+
+
 def _prompt(given: Adapter) -> Iterator[Problem]:
     if not given.options.get("num_virtual_tokens"):
         yield Problem("adapter.options.num_virtual_tokens", "left out", "how many rows stand before a sequence's own")
@@ -78,6 +95,11 @@ def _options(given: Adapter) -> Iterator[Problem]:
     for name, reason in LATER.items():
         if given.options.get(name) is not None:
             yield Problem(f"adapter.options.{name}", "given", reason)
+    rows = given.options.get("trainable_token_indices")
+    if rows is not None and not (isinstance(rows, list) and all(isinstance(one, int) for one in rows)):
+        yield Problem(
+            "adapter.options.trainable_token_indices", "no list of numbers", "rows of the input embedding, by number"
+        )
     if given.kind == "boft" and (given.options.get("boft_n_butterfly_factor") or 1) > 1:
         allowed = "more than one factor needs PEFT's CUDA extension, whose work tensors are not known"
         yield Problem("adapter.options.boft_n_butterfly_factor", "above 1", allowed)
@@ -92,9 +114,9 @@ def _quantization(plan: Plan) -> Iterator[Problem]:
         yield Problem("quantization.kind", "found 'mxfp4'", allowed, "Leave quantization out.")
     elif plan.trainable != "none" and plan.adapter is None:
         yield Problem("quantization", f"found {given.kind!r}", "quantised weights train only through an adapter")
-    if plan.adapter is not None and plan.adapter.kind not in ("lora", "ln-tuning"):
+    if plan.adapter is not None and plan.adapter.kind not in OVER.get(given.kind, OVER[""]):
         kind = plan.adapter.kind
         dora = (
             "DoRA dequantises the whole weight for its norms" if kind in LORA_KINDS else "its layers are others there"
         )
-        yield Problem("adapter.kind", f"found {kind!r} over a quantised base", f"only lora is written so far; {dora}")
+        yield Problem("adapter.kind", f"found {kind!r} over a base in {given.kind}", f"{dora}: not written yet")

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DType
 from trainledger.facts.peft import Cast, lora_layer, reuses_product
-from trainledger.ledger import aten, nn
+from trainledger.ledger import aten, nn, quantised
 from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.model.program import Packing
 
 
 class Low(NamedTuple):
@@ -28,7 +29,8 @@ class Low(NamedTuple):
 
 class Call(NamedTuple):
     """One call of an adapted layer: its input, the dims of tokens and of what it makes of each, the adapter, the chance
-    of dropout, the kind of layer, PEFT's release, and the layer's own weight and bias."""
+    of dropout, the kind of layer, PEFT's release, and the layer's own weight and bias and
+    how it is packed."""
 
     x: int
     tokens: Dims
@@ -39,6 +41,7 @@ class Call(NamedTuple):
     release: str
     weight: int
     bias: int | None = None
+    packing: Packing | None = None
 
 
 def linear(t: Tape, base: Callable[[int], int], call: Call) -> int:
@@ -54,7 +57,7 @@ def linear(t: Tape, base: Callable[[int], int], call: Call) -> int:
     else:
         made = _scaled(t, low_rank(t, dropped, call), t.dtype[own], row.cast if casts else Cast.NEVER)
         out = aten.add_into(t, own, made) if row.in_place else aten.add(t, own, made)
-    if row.cast is Cast.AFTER_SUM:
+    if casts and (row.cast is Cast.AFTER_SUM or call.low.magnitude is not None):
         out = aten.to(t, out, t.dtype[own])
     t.end([high, made] if row.names else [high])  # the layer returns
     return out
@@ -122,7 +125,10 @@ def _norms(t: Tape, x: int, call: Call) -> tuple[int, list[int]]:
     up = nn.lowered(t, low.up)
     wide = _made(t, "up(down(identity))", (inner, outer), t.dtype[narrow], (narrow, up))
     product = aten.to(t, wide, dtype)
-    weight = aten.to(t, call.weight, dtype)
+    own = call.weight
+    if call.packing is not None:
+        own = quantised.weight_of(t, quantised.Base(x, (), call.weight, None, call.packing))
+    weight = aten.to(t, own, dtype)
     scaled = _made(t, "scaled product", (outer, inner), dtype, (product,))
     whole = _made(t, "adapted weight", (outer, inner), dtype, (weight, scaled))
     norms = _made(t, "norms of outputs", (outer,), dtype, (whole,))

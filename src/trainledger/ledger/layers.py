@@ -70,4 +70,4 @@ def _call(f: Frame, spec: p.Linear | p.Embed, x: int, dims: tuple[Dims, Dims]) -
     chance = low.dropout if f.setting.training else 0
     own = f.need(spec.weight), f.param(getattr(spec, "bias", None))
     kind = spec.weight.packed.kind.name if spec.weight.packed else DENSE
-    return adapters.Call(x, tokens, tail, values, chance, kind, f.software.release("peft"), *own)
+    return adapters.Call(x, tokens, tail, values, chance, kind, f.software.release("peft"), *own, spec.weight.packed)

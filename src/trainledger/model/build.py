@@ -32,7 +32,9 @@ def model_of(plan: Plan) -> Model:
         return prompted(model, given.kind, DTYPES[given.dtype], given.options)
     if given.kind == "trainable-tokens":
         return with_tokens(model, DTYPES[given.dtype], given.options)
-    return adapted(model, method_of(given, plan.stack.versions.get("peft", "")))
+    model = adapted(model, method_of(given, plan.stack.versions.get("peft", "")))
+    rows = given.options.get("trainable_token_indices")
+    return with_tokens(model, DTYPES[given.dtype], {"token_indices": rows}) if rows else model
 
 
 def build(keys: Mapping[str, Any]) -> Model:
