@@ -10,13 +10,13 @@ from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import Estimate, estimate, states_of
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP32
-from trainledger.ledger.fsdp1 import Flat
+from trainledger.ledger.fsdp1 import EARLY, Flat
 from trainledger.ledger.units import Member, Unit
 from trainledger.model.program import Weight
 
 
 def flat(ranks: int = 4, **options: Any) -> Flat:
-    given = {"named": True, "keeps": False, "forward": False, "early": True, "late": False, "reentrant": False}
+    given = {"named": True, "keeps": False, "forward": False, "backward": EARLY, "reentrant": False}
     return Flat(ranks, FP32, BF16, FP32, mixed=True, **{**given, **options})
 
 

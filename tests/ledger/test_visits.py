@@ -10,7 +10,8 @@ from tests.plans import plan_of
 from trainledger.ledger.blocks import Walked
 from trainledger.ledger.book import Book
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.micro import walk
+from trainledger.ledger.opening import Job
 from trainledger.ledger.rank import trained_of
 from trainledger.ledger.run import run_of
 from trainledger.ledger.visits import Visit

@@ -18,7 +18,7 @@ from tests.witness.runs import INSIDE, Case, happened, record_of
 from trainledger.evidence.trace.record import Record
 from trainledger.facts.allocator import CUDA
 from trainledger.ledger.book import Book
-from trainledger.ledger.micro import Job
+from trainledger.ledger.opening import Job
 from trainledger.ledger.rank import extras_of, payload, trained_of, updates_of
 from trainledger.ledger.run import run_of
 from trainledger.ledger.step import compose

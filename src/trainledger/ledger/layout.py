@@ -16,8 +16,9 @@ from trainledger.ledger.fsdp2_lines import UnitLines
 from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.loading import loaded
-from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.micro import walk
 from trainledger.ledger.offload import host_lines
+from trainledger.ledger.opening import Job
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account, Line

@@ -16,8 +16,9 @@ from trainledger.ledger.fsdp1_lines import FlatLines
 from trainledger.ledger.host import Lines
 from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of, weights_of
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.micro import walk
 from trainledger.ledger.offload import host_lines
+from trainledger.ledger.opening import Job
 from trainledger.ledger.units import Unit, Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account

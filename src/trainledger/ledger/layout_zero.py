@@ -17,7 +17,8 @@ from trainledger.ledger.book import MODELS, Made
 from trainledger.ledger.host import Lines, host_line, optimizer_lines
 from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.micro import walk
+from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import Slot, slots_of
 from trainledger.ledger.updates import Parameter, Runs, births, deaths, one_by_one, state_lines, whole_step
 from trainledger.ledger.zero import Group, Zero, extremes, groups_of

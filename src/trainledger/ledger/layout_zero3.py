@@ -16,7 +16,8 @@ from trainledger.ledger.book import Made
 from trainledger.ledger.host import Kept, Lines, host_line, optimizer_lines
 from trainledger.ledger.layout_zero import KINDS, OPTIMIZER, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.micro import walk
+from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import Slot
 from trainledger.ledger.step import Updates
 from trainledger.ledger.updates import Parameter, Runs

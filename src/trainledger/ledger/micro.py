@@ -2,113 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import FP32, INT64, DType
-from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.outputs import KEPT_CACHE
-from trainledger.facts.peft import scales_inside
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Walked, Walker
-from trainledger.ledger.book import AUTOGRAD, Book
-from trainledger.ledger.edges import POSITIONS, causal_mask, position_ids, rotary_tables
+from trainledger.ledger.book import AUTOGRAD
+from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
+from trainledger.ledger.opening import Job, Opening, opening_of
 from trainledger.ledger.outputs import PAIR, Output, ended, keeps_cache, raises
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.regions import regions_of
-from trainledger.ledger.rules import Frame, asked, lower
-from trainledger.ledger.rules_liger import for_family
-from trainledger.ledger.run import Run
-from trainledger.ledger.tape import EXTERNAL, Tape
-from trainledger.lines.kernel_choice import given_masks
+from trainledger.ledger.rules import lower
+from trainledger.ledger.tape import EXTERNAL
 from trainledger.lines.line import Account
-from trainledger.model.program import Attention, Block, Model, Weight
+from trainledger.model.program import Block, Model
 from trainledger.model.prompts import virtual_tokens
 
-Trained = Callable[[Weight], bool]
-IDS = ("input_ids", "token_type_ids")
 NAMED = ("loss", "logits")
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is walked: the book its lines go to, the model, the run, and which weights are trained."""
-
-    book: Book
-    model: Model
-    run: Run
-    trained: Trained
-
-    def frame(self) -> Frame:
-        """A new tape to write on."""
-        run, software = self.run, for_family(self.run.software, self.model.family)
-        tape = Tape(run.setting.autocast, software.device)
-        return Frame(tape, run.setting, {}, self.trained, {}, software=software)
-
-    def line(self, account: Account, name: str, frame: Frame, value: int) -> int:
-        """The line of a value that passes from one piece to another: of its storage, which a view may repeat."""
-        made = frame.tape.storages[frame.tape.store[value]]
-        return self.book.tensor(account, name, made.dims, made.dtype, AUTOGRAD)
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """The prologue, walked: its frame and events, lines of the hidden state and its gradient, and of what the model's
-    forward keeps by name (masks, positions, rotary tables); `free` of these are not held by the prologue's autograd."""
-
-    frame: Frame
-    walked: Walked
-    hidden: int
-    gradient: int
-    shared: dict[str, int]
-    free: dict[str, int]
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether the hidden state itself is a leaf of the graph."""
-        return self.frame.names["h"] in self.frame.tape.leaves
-
-
-def _opening(job: Job, leaves: Leaves) -> Opening:
-    frame, model, setting = job.frame(), job.model, job.run.setting
-    tape, names = frame.tape, frame.names
-    tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
-    for name in IDS:
-        names[name] = tape.outside(tokens, INT64, False)
-    position_ids(frame, model)
-    scaled = scales_inside(model.family, setting.transformers)
-    lower(frame, asked(model.prologue, scaled) if job.run.asks_inputs(model) else model.prologue)
-    hidden = names["h"]
-    _masks(frame, model, tape.dtype[hidden])
-    rotary_tables(frame, model, tape.dtype[hidden])
-    owned = {name: value for name, value in names.items() if name not in (*IDS, "h") and value not in tape.leaves}
-    shared = {name: value for name, value in owned.items() if tape.store[value] != EXTERNAL}
-    lines = {name: job.line(Account.ACTIVATIONS, name, frame, value) for name, value in shared.items()}
-    line = job.line(Account.ACTIVATIONS, "hidden states", frame, hidden)
-    slope = job.line(Account.BACKWARD, "gradient of hidden states", frame, hidden)
-    known = {tape.store[hidden]: line} | {tape.store[shared[name]]: number for name, number in lines.items()}
-    leaf = next(iter(tape.leaves), EXTERNAL)
-    piece = Piece(tape, EXTERNAL, hidden, "", known, slope, slope, {}, leaf, frame.calls)
-    walked = Walker(job.book, piece, leaves.last).plain(frozenset(shared.values()))
-    free = {name: number for name, number in lines.items() if tape.store[shared[name]] not in walked.held}
-    return Opening(frame, walked, line, slope, lines, free)
-
-
-def _masks(frame: Frame, model: Model, dtype: DType) -> None:
-    """The masks that the model's forward makes: all of them for eager attention; for PyTorch's own call those of
-    windows that some token's past exceeds; none for other kernels."""
-    setting = frame.setting
-    boolean = given_masks(setting.attention)
-    if not model.causal or not (boolean or setting.attention == Kernel.EAGER):
-        return
-    specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
-    needed = [spec for spec in specs if not boolean or 0 < spec.window <= setting.sequence]
-    for name in sorted({spec.mask_name for spec in needed}):
-        causal_mask(frame, dtype, name, boolean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +192,7 @@ def _lasting(job: Job, opening: Opening, saved: frozenset[str]) -> tuple[int, ..
 
 def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     """The pieces of one micro-batch, and the lines of what the caller's names keep of it."""
-    opening = _opening(job, leaves)
+    opening = opening_of(job, leaves)
     made = _layers(job, opening, leaves)
     layers = [one.walked for one in made]
     saved = frozenset().union(*(walked.outside for walked in layers))

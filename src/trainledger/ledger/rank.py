@@ -16,7 +16,7 @@ from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.facts.trainer import TRAINER_BATCH, WIDE_STATES
 from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
-from trainledger.ledger.micro import Job, Trained
+from trainledger.ledger.opening import Job, Trained
 from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import deepspeed_of, run_of
 from trainledger.ledger.step import Extras, Updates, compose

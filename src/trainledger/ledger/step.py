@@ -19,7 +19,7 @@ from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.layout import Layout, weights_of
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import CHUNKED, FUSED
-from trainledger.ledger.micro import Job
+from trainledger.ledger.opening import Job
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Events, Segment

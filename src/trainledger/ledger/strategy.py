@@ -14,7 +14,7 @@ from trainledger.ledger.fsdp2 import How
 from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.losses import CHUNKED, FUSED
-from trainledger.ledger.micro import Job
+from trainledger.ledger.opening import Job
 from trainledger.ledger.run import deepspeed_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.units import apart, units_of

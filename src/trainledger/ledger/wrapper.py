@@ -28,7 +28,7 @@ from trainledger.ledger.layout_bf16 import Bf16
 from trainledger.ledger.layout_stage0 import Bare, Fused, Unfused
 from trainledger.ledger.layout_zero import DeepSpeed, ZeroFlat
 from trainledger.ledger.layout_zero3 import Parts, ZeroParts
-from trainledger.ledger.micro import Job
+from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import slots_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.zero import Dtypes, Zero
