@@ -29,8 +29,7 @@ class Low(NamedTuple):
 
 class Call(NamedTuple):
     """One call of an adapted layer: its input, the dims of tokens and of what it makes of each, the adapter, the chance
-    of dropout, the kind of layer, PEFT's release, and the layer's own weight and bias and
-    how it is packed."""
+    of dropout, the kind of layer, PEFT's release, the layer's own weight and bias, and how it is packed."""
 
     x: int
     tokens: Dims
