@@ -57,6 +57,21 @@ KERNEL_SETS: dict[str, KernelSet] = {
 
 
 @dataclass(frozen=True, slots=True)
+class WholeAdapters:
+    """A kernel set whose plugin hands the adapters of quantised bases to FSDP as modules to ignore: every rank holds
+    them whole, and a hook on each reduces its gradient."""
+
+    kernels: str
+    source: Source
+
+
+WHOLE_ADAPTERS = WholeAdapters(
+    "foak",
+    Source("fms-acceleration and FSDP", "fms_acceleration_foak/utils.py, lora_adapters_switch_ddp_from_fsdp", "0.7.4"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class FusedLora:
     """Projections (last parts of their names) that fms-acceleration runs in one function each where all of a group are
     adapted, on bases quantised in one of these `kinds`."""

@@ -21,7 +21,7 @@ from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of
 from trainledger.lines.stream import Events
 from trainledger.model.program import Weight
-from trainledger.model.quantised import sent_of
+from trainledger.model.quantised import flattened
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Flat:
         """Elements of a weight in its unit's flat parameter; of a quantised one its codes, as elements of its dtype."""
         if weight.packed is None:
             return weight.elements
-        codes = sent_of(weight, self.stored)[0]
-        size = codes.dtype.bytes_of(elements(codes.dims)) * codes.copies
+        found = flattened(weight, self.stored)
+        size = sum(one.dtype.bytes_of(elements(one.dims)) * one.copies for one in found)
         return rows_of(size, self.kept(unit).bytes_of(1))
 
     def offsets(self, unit: Unit) -> Iterator[tuple[Member, int]]:
