@@ -57,6 +57,38 @@ KERNEL_SETS: dict[str, KernelSet] = {
 
 
 @dataclass(frozen=True, slots=True)
+class WholeAdapters:
+    """A kernel set whose plugin hands the adapters of quantised bases to FSDP as modules to ignore: every rank holds
+    them whole, and a hook on each reduces its gradient."""
+
+    kernels: str
+    source: Source
+
+
+WHOLE_ADAPTERS = WholeAdapters(
+    "foak",
+    Source("fms-acceleration and FSDP", "fms_acceleration_foak/utils.py, lora_adapters_switch_ddp_from_fsdp", "0.7.4"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedLora:
+    """Projections (last parts of their names) that fms-acceleration runs in one function each where all of a group are
+    adapted, on bases quantised in one of these `kinds`."""
+
+    groups: tuple[tuple[str, ...], ...]
+    kinds: tuple[str, ...]
+    source: Source
+
+
+FUSED_LORA = FusedLora(
+    (("q_proj", "k_proj", "v_proj"), ("o_proj",)),
+    ("nf4", "gptq4", "gptq8"),
+    Source("fms-acceleration fused LoRA", "fms_acceleration_foak/models/utils.py, build_lora_fused_ops", "0.7.4"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class NormGradient:
     """Rows of fp32 partial sums of a norm's weight gradient in Liger: one for each multiprocessor since `by_processor`,
     before that one for each token, in the weight's dtype."""

@@ -204,3 +204,18 @@ QUANT_KINDS: dict[str, QuantKind] = {
         QuantKind("fp8", 8, _FP8, Product.FP8, "transformers", FINE_FP8),
     )
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Flattened:
+    """Tensors of quantised layers that FSDP1 joins in flat parameters: bitsandbytes' packed weight is a parameter by
+    itself; fms-acceleration makes parameters of these buffers (`names`); every rank holds the rest whole."""
+
+    names: tuple[str, ...]
+    source: Source
+
+
+FLATTENED = Flattened(
+    ("qweight", "qzeros"),
+    Source("fms-acceleration AutoGPTQ and FSDP", "fms_acceleration_peft/autogptq_utils.py, FSDP's patch", "0.4.4"),
+)

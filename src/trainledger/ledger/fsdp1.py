@@ -21,7 +21,7 @@ from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Uni
 from trainledger.lines.shards import rows_of
 from trainledger.lines.stream import Events
 from trainledger.model.program import Weight
-from trainledger.model.quantised import sent_of
+from trainledger.model.quantised import flattened
 
 EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
 
@@ -79,8 +79,8 @@ class Flat:
         """Elements of a weight in its unit's flat parameter; of a quantised one its codes, as elements of its dtype."""
         if weight.packed is None:
             return weight.elements
-        codes = sent_of(weight, self.stored)[0]
-        size = codes.dtype.bytes_of(elements(codes.dims)) * codes.copies
+        found = flattened(weight, self.stored)
+        size = sum(one.dtype.bytes_of(elements(one.dims)) * one.copies for one in found)
         return rows_of(size, self.kept(unit).bytes_of(1))
 
     def offsets(self, unit: Unit) -> Iterator[tuple[Member, int]]:

@@ -9,8 +9,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.facts.kernel_sets import WHOLE_ADAPTERS
 from trainledger.ledger.arrange import Micro, arranged
-from trainledger.ledger.book import MODELS
+from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.fsdp1 import Flat, Fsdp1, Stay
 from trainledger.ledger.fsdp1_lines import FlatLines
 from trainledger.ledger.host import Lines
@@ -23,7 +24,7 @@ from trainledger.ledger.units import Unit, Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
-from trainledger.model.quantised import tensors_of
+from trainledger.model.quantised import flattened, tensors_of
 
 if TYPE_CHECKING:
     from trainledger.ledger.step import Updates
@@ -59,15 +60,27 @@ class FlatSharded(Layout):
 
     def parameters_of(self) -> tuple[Parameter, ...]:
         """What the optimizer sees: each parameter's piece of this rank's part, or that part as one."""
-        return self._pieces() if self.how.named else self._flats()
+        return self._pieces() if self.how.named else (*self._flats(), *self._ignored())
+
+    def _ignored(self) -> tuple[Parameter, ...]:
+        """Weights that every rank holds whole."""
+        return tuple(
+            Parameter(weight, prefix + weight.name, self.stored(weight), count)
+            for prefix, weight, count in weights_of(self.job.model)
+            if weight in self.units.ignored
+        )
 
     def _pieces(self) -> tuple[Parameter, ...]:
         sizes = {member.name: size for unit in self._counts() for member, size in self.how.pieces(unit)}
         return tuple(
-            Parameter(_flat(weight, sizes[prefix + weight.name]), prefix + weight.name, self.stored(weight), count)
+            Parameter(self._piece(weight, sizes.get(prefix + weight.name)), prefix + weight.name, dtype, count)
             for prefix, weight, count in weights_of(self.job.model)
-            if prefix + weight.name in sizes and self.job.trained(weight)
+            for dtype in (self.stored(weight),)
+            if (weight in self.units.ignored or prefix + weight.name in sizes) and self.job.trained(weight)
         )
+
+    def _piece(self, weight: Weight, size: int | None) -> Weight:
+        return weight if size is None else _flat(weight, size)
 
     def _flats(self) -> tuple[Parameter, ...]:
         return tuple(
@@ -89,7 +102,14 @@ class FlatSharded(Layout):
         """The flat parameters' parts, and buffers."""
         lines = FlatLines(self.job.book, self.how)
         shards = [] if self.how.offload else [(lines.shard(unit), count) for unit, count in self._counts().items()]
-        return shards + self._beside() + buffers_of(self.job)
+        return shards + self._whole() + self._beside() + buffers_of(self.job)
+
+    def _whole(self) -> Copies:
+        book = self.job.book
+        return [
+            (book.tensor(Account.WEIGHTS, one.name, one.weight.dims, one.dtype, WHOLE_ADAPTERS.source), one.count)
+            for one in self._ignored()
+        ]
 
     def _beside(self) -> Copies:
         """Scales and the like of quantised weights, which every rank holds."""
@@ -98,7 +118,8 @@ class FlatSharded(Layout):
             (book.tensor(Account.WEIGHTS, prefix + one.name, one.dims, one.dtype, MODELS), count * one.copies)
             for prefix, weight, count in weights_of(self.job.model)
             if weight.packed is not None
-            for one in tensors_of(weight, self.how.stored)[1:]
+            for one in tensors_of(weight, self.how.stored)
+            if one not in flattened(weight, self.how.stored)
         ]
 
     def building(self) -> Runs:
@@ -114,18 +135,23 @@ class FlatSharded(Layout):
             events = [*(one + 1 for one in apart), flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart)]
             events += [-shard - 1] if away else []
             runs.append((tuple(events), len(list(group))))
-        return [*runs, *births(self._beside()), *births(buffers_of(self.job))]
+        return [*runs, *births(self._whole()), *births(self._beside()), *births(buffers_of(self.job))]
 
     def gradients(self) -> Copies:
         """Reduced gradients that setting them to none frees: none where the optimizer sees views of them."""
+        book = self.job.book
+        whole = [
+            (book.tensor(Account.GRADIENTS, one.name, one.weight.dims, self.job.run.gradients, ACCUMULATE), one.count)
+            for one in self._ignored()
+        ]
         if self.how.named or self.how.offload:
-            return []
+            return whole
         lines = FlatLines(self.job.book, self.how)
-        return [(lines.gradient(unit), count) for unit, count in self._counts().items() if self._trains(unit)]
+        return whole + [(lines.gradient(unit), count) for unit, count in self._counts().items() if self._trains(unit)]
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""
-        walked = walk(self.job, leaves)
+        walked = {True: walk(self.job, leaves)}
 
         def step(later: bool) -> tuple[Micro, ...]:
             found = []
@@ -133,7 +159,10 @@ class FlatSharded(Layout):
                 self.stay = Stay()
             for number, (_, sync) in enumerate(self.schedule.flags(later)):
                 flags = (sync, later and not number and self.how.named)
-                found.append(arranged(*walked, Fsdp1(self.job.book, self.units, self.how, self.stay, flags)))
+                fresh = not (number and self.units.ignored)
+                if fresh not in walked:
+                    walked[fresh] = walk(self.job, replace(leaves, fresh=fresh))
+                found.append(arranged(*walked[fresh], Fsdp1(self.job.book, self.units, self.how, self.stay, flags)))
             return tuple(found)
 
         return step

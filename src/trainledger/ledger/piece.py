@@ -67,7 +67,7 @@ class PieceLines:
         return tuple(found)
 
     def of(self, storage: int) -> int:
-        """The line of a storage."""
+        """The line of a storage; made at its first birth."""
         number = self.known.get(storage)
         if number is None:
             account = self.accounts.get(storage, self.work)

@@ -44,7 +44,7 @@ def linear(t: Tape, base: Base) -> int:
 def weight_of(t: Tape, base: Base) -> int:
     """The whole weight, dequantised in the dtype that was quantised, for a moment."""
     out = t.fresh(t.dims[base.weight], base.packing.loaded, False, "dequantised weight")
-    return t.run(Prim("dequantize", (), (out,), (), (), _scales(t, base)))
+    return t.run(Prim("dequantize", (), (out,), (), (), scales(t, base)))
 
 
 def _dequantised(t: Tape, base: Base) -> int:
@@ -87,7 +87,7 @@ def _made(t: Tape, base: Base, x: int) -> tuple[int, ...]:
     direct = kind.package != BNB_4.package or _reached(base, BNB_4.direct)
     if direct or base.packing.loaded == base.packing.compute:
         out = t.fresh(t.dims[base.weight], base.packing.compute, False, "dequantised weight")
-        return (t.run(Prim("dequantize", (), (out,), (), (), _scales(t, base))),)
+        return (t.run(Prim("dequantize", (), (out,), (), (), scales(t, base))),)
     return (aten.to(t, weight_of(t, base), base.packing.compute),)
 
 
@@ -95,7 +95,7 @@ def _reached(base: Base, since: str) -> bool:
     return at_least(base.packing.release or None, since)
 
 
-def _scales(t: Tape, base: Base) -> tuple[int, ...]:
+def scales(t: Tape, base: Base) -> tuple[int, ...]:
     """The blocks' scales in fp32, where they are quantised themselves."""
     if not base.packing.double:
         return ()
@@ -106,9 +106,9 @@ def _scales(t: Tape, base: Base) -> tuple[int, ...]:
 def _back(t: Tape, base: Base, low: DType) -> tuple[Step, ...]:
     """The weight is made again, times the gradient; AWQ copies it for every sequence of the batch."""
     dims, packing = t.dims[base.weight], base.packing
-    scales = _scales(t, base)
+    made = scales(t, base)
     whole = aten.temporary(t, dims, packing.loaded if packing.kind.package == BNB_4.package else low, "weight, again")
-    steps = [*_steps(Code.BORN, scales), Step(Code.BORN, 0, whole), *_steps(Code.DEAD, scales)]
+    steps = [*_steps(Code.BORN, made), Step(Code.BORN, 0, whole), *_steps(Code.DEAD, made)]
     if packing.kind.product is Product.KEEP_INPUT:
         copies = aten.temporary(t, (base.dims[0], *dims), low, "weight of every sequence")
         return (*steps, Step(Code.BORN, 0, copies), Step(Code.GRAD, 0), *_steps(Code.DEAD, (copies, whole)))

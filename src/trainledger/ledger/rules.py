@@ -10,7 +10,7 @@ from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.quantization import STACKED_EXPERTS
 from trainledger.facts.versions import at_least
-from trainledger.ledger import aten, attention, experts, experts_loop, layers, nn, rotary, rules_liger
+from trainledger.ledger import aten, attention, experts, experts_loop, fused_lora, layers, nn, rotary, rules_liger
 from trainledger.ledger.activations import activation
 from trainledger.ledger.fused import Site
 from trainledger.ledger.software import Software
@@ -258,12 +258,19 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
     """Write the operations on the frame's tape, in order; names bound at the end stay bound."""
     tape, names = frame.tape, frame.names
     ops = rules_liger.rewritten(ops, frame.software)
+    fused, ready = fused_lora.groups(frame.software, ops), dict[str, int]()
     frame.kernels[:] = [frame.choice(op.spec) for op in ops if isinstance(op.spec, p.Attention)]
     for op in ops:
         tape.scope, first = op.name, len(tape.prims)
         if isinstance(op.spec, p.Attention):
             frame.keys.append(names[op.ins[1]])
-        outs = _apply(frame, op, [names[name] for name in op.ins])
+        ins = [names[name] for name in op.ins]
+        if isinstance(op.spec, p.Linear) and op.name in fused and fused_lora.applies(tape, ins[0]):
+            if op.name not in ready:  # the first of a group makes the results of all
+                ready |= fused_lora.run(frame, fused[op.name], ins[0])
+            outs = [ready.pop(op.name)]
+        else:
+            outs = _apply(frame, op, ins)
         frame.marks.append((op.name, first, len(tape.prims)))
         if op.asked and not tape.grad[outs[0]]:
             tape.grad[outs[0]] = True

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from trainledger.facts.dtypes import DTYPES, DType
-from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
+from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE_ADAPTERS, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import INPUT_GRADIENTS
 from trainledger.facts.sharding import FIRST
@@ -111,12 +111,26 @@ def run_of(plan: Plan, architecture: str) -> Run:
 def _norms(plan: Plan, kept: DType) -> DType | None:
     """The dtype in which norms are read; None where all weights are read in one.
 
-    FSDP2 gathers all weights of a layer in one; under FSDP1 an adapter's are asked for theirs before they are gathered.
+    FSDP2 gathers all weights of a layer in one, and so does FSDP1 under mixed precision; without it an adapter's are
+    gathered in theirs, and those that it is told to ignore keep theirs.
     """
     if plan.parallel.strategy not in GATHERED:
         return kept
     first = plan.parallel.strategy in FLAT or plan.parallel.options.get("fsdp_version") == FIRST
-    return DTYPES[plan.precision.compute] if first else None
+    own = first and (whole_adapters(plan) or not mixes(plan))
+    return DTYPES[plan.precision.compute] if own else None
+
+
+def mixes(plan: Plan) -> bool:
+    """Whether FSDP1 gathers all weights in the compute dtype."""
+    return plan.precision.autocast or plan.precision.compute != plan.precision.weights
+
+
+def whole_adapters(plan: Plan) -> bool:
+    """Whether adapters are left out of what FSDP1 shards."""
+    quantised = plan.adapter is not None and plan.quantization is not None
+    first = plan.parallel.strategy in FLAT or plan.parallel.options.get("fsdp_version") == FIRST
+    return quantised and first and WHOLE_ADAPTERS.kernels in plan.stack.kernels
 
 
 def deepspeed_of(plan: Plan) -> bool:
@@ -128,7 +142,7 @@ def deepspeed_of(plan: Plan) -> bool:
 def _gradients(plan: Plan) -> DType:
     """The dtype in which autograd leaves gradients; DeepSpeed's own wider ones are its wrappers' business."""
     precision = plan.precision
-    if plan.parallel.strategy in GATHERED:
+    if plan.parallel.strategy in GATHERED and not whole_adapters(plan):
         return DTYPES[precision.compute]
     return DTYPES[precision.weights if deepspeed_of(plan) else precision.gradients]
 

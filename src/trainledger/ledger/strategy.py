@@ -15,9 +15,9 @@ from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.opening import Job
-from trainledger.ledger.run import deepspeed_of
+from trainledger.ledger.run import deepspeed_of, mixes, whole_adapters
 from trainledger.ledger.step import Updates
-from trainledger.ledger.units import apart, units_of
+from trainledger.ledger.units import adapters_of, apart, ignoring, units_of
 from trainledger.ledger.wrapper import wrapper_of
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -37,6 +37,7 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     if fsdp_of(plan) == FIRST:
         units = units_of(job.model, {}, wraps)
         policy = plan.adapter is not None and _accelerated(plan)
+        units = ignoring(units, adapters_of(job.model)) if whole_adapters(plan) else units
         return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job), updates)
     if deepspeed_of(plan):
         return wrapper_of(plan, job, updates, rank)
@@ -121,7 +122,7 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
         forward=bool(options.get("forward_prefetch")),
         backward=prefetch,
         reentrant=job.run.recompute == "reentrant",
-        mixed=precision.autocast or compute != DTYPES[precision.weights],
+        mixed=mixes(plan),
         offload=plan.offload.params is not None,
         hidden=_hidden(job) if plan.adapter is not None else None,
     )

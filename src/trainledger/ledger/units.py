@@ -14,7 +14,7 @@ from trainledger.facts.sharding import OWN_UNITS
 from trainledger.facts.versions import at_least
 from trainledger.ledger.arrange import Hooks
 from trainledger.ledger.blocks import Arrived
-from trainledger.model.program import Linear, Model, Role, Weight
+from trainledger.model.program import Embed, Linear, LowRank, Model, Role, Weight
 
 ROOT, EMBEDDING, HEAD = "the root", "the embedding", "the head"
 Key = tuple[int, int]  # a piece, and which of its units
@@ -45,6 +45,10 @@ class Unit:
         """The dtype of the weights, where it is not that of the model's."""
         return self.members[0].weight.dtype
 
+    def without(self, ignored: frozenset[Weight]) -> Unit:
+        """The unit without these weights."""
+        return Unit(self.name, tuple(one for one in self.members if one.weight not in ignored))
+
     def apart(self) -> tuple[Unit, ...]:
         """What an adapter's run trains as a unit of its own, after what it freezes."""
         tuned = tuple(one for one in self.members if one.weight.tuned)
@@ -56,11 +60,12 @@ class Unit:
 @dataclass(frozen=True, slots=True)
 class Units:
     """`own`: the units that are open while a piece runs, by piece; `root`: what is open around all of them, None where
-    every weight has a unit of its own; `pieces`: how many there are."""
+    every weight has a unit of its own; `pieces`: how many there are; `ignored`: weights that belong to no unit."""
 
     own: Mapping[int, tuple[Unit, ...]]
     root: Unit | None
     pieces: int
+    ignored: frozenset[Weight] = frozenset()
 
     @property
     def last(self) -> int:
@@ -103,7 +108,7 @@ class UnitHooks(Hooks):
 
     def done(self, at: int, arrived: tuple[Arrived, ...]) -> tuple[int, ...]:
         """Deal with a layer's gradients as it is left."""
-        for one in arrived:
+        for one in (one for one in arrived if one.weight not in self.units.ignored):
             self.arrived.setdefault(self.units.key(at, one.weight), []).append(one)
         return tuple(event for key in self.units.keys(at) if at for event in self.reduce(key))
 
@@ -122,7 +127,21 @@ def apart(units: Units) -> Units:
     around = units.root.apart() if units.root else ()
     if len(around) > 1:  # modules trained whole, around the layers
         own[units.last] = (*own.get(units.last, ()), around[-1])
-    return Units(own, around[0] if around else None, units.pieces)
+    return Units(own, around[0] if around else None, units.pieces, units.ignored)
+
+
+def adapters_of(model: Model) -> frozenset[Weight]:
+    """The weights of low-rank adapters."""
+    ops = (*model.prologue, *model.head.ops, *(op for block in model.blocks for op in block.ops))
+    low = [op.spec.adapter for op in ops if isinstance(op.spec, Linear | Embed)]
+    return frozenset(weight for one in low if isinstance(one, LowRank) for weight in (one.down, one.up))
+
+
+def ignoring(units: Units, ignored: frozenset[Weight]) -> Units:
+    """The units without these weights."""
+    own = {at: tuple(left for unit in row if (left := unit.without(ignored)).members) for at, row in units.own.items()}
+    root = units.root.without(ignored) if units.root else None
+    return Units(own, root if root and root.members else None, units.pieces, ignored)
 
 
 def units_of(model: Model, versions: Mapping[str, str], wraps: bool = True) -> Units:

@@ -15,7 +15,7 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.base.sources import Source
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.peft import ADAPTERS
-from trainledger.facts.quantization import QUANT_KINDS, STACKED_EXPERTS, Part, Per
+from trainledger.facts.quantization import FLATTENED, QUANT_KINDS, STACKED_EXPERTS, Part, Per
 from trainledger.facts.versions import at_least
 from trainledger.model.program import Embed, Experts, Linear, Model, Op, Packing, Role, Weight
 from trainledger.plan.schema import Plan
@@ -122,6 +122,14 @@ def sent_of(weight: Weight, dtype: DType) -> tuple[Stored, ...]:
     """What of a weight is a parameter or a buffer: of a packed one its codes alone, or where all are buffers, all."""
     found = tensors_of(weight, dtype)
     return found if weight.packed is None or weight.packed.kind.buffers else found[:1]
+
+
+def flattened(weight: Weight, dtype: DType) -> tuple[Stored, ...]:
+    """What of a weight is in a flat parameter of FSDP1."""
+    found = tensors_of(weight, dtype)
+    if weight.packed is None or not weight.packed.kind.buffers:
+        return found[:1]
+    return tuple(one for one in found if one.name.rpartition(": ")[-1] in FLATTENED.names) or found[:1]
 
 
 def _entries(part: Part, packing: Packing, outer: int, inner: int) -> int:
