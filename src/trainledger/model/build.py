@@ -10,6 +10,7 @@ from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
+from trainledger.model.looped import looped, loops
 from trainledger.model.program import Model
 from trainledger.model.quantised import packing_of, quantised
 from trainledger.plan.schema import Plan
@@ -21,6 +22,8 @@ def model_of(plan: Plan) -> Model:
     Raises InputError as `build` does.
     """
     model, packing = build(plan.keys()), packing_of(plan)
+    if loops(plan):
+        model = looped(model, plan)
     if packing is not None:
         model = quantised(model, packing, plan.stack.versions.get("transformers", ""))
     return (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dims
 from trainledger.model.operations import (
+    KEPT,
     Act,
     ActKind,
     Add,
@@ -22,6 +23,7 @@ from trainledger.model.operations import (
     First,
     Join,
     Linear,
+    Looped,
     Multiply,
     Norm,
     NormKind,
@@ -36,6 +38,7 @@ from trainledger.model.operations import (
 from trainledger.model.weights import Buffer, Delta, LowRank, Packing, Role, Weight
 
 __all__ = [
+    "KEPT",
     "Act",
     "ActKind",
     "Add",
@@ -51,6 +54,7 @@ __all__ = [
     "Head",
     "Join",
     "Linear",
+    "Looped",
     "LowRank",
     "Model",
     "Multiply",
