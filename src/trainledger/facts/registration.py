@@ -33,9 +33,9 @@ REGISTRATIONS: tuple[Registration, ...] = (
         ),
         (
             "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.dense",
-            "self_attn.q_norm", "self_attn.k_norm", "mlp.gate.", "mlp.experts", "mlp", "input_layernorm",
-            "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
-            "post_self_attn_layernorm", "post_mlp_layernorm",
+            "self_attn.q_norm", "self_attn.k_norm", "mlp.gate.", "mlp.experts", "mlp",
+            "block_sparse_moe.gate.", "block_sparse_moe", "input_layernorm", "post_attention_layernorm",
+            "pre_feedforward_layernorm", "post_feedforward_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm",
         ),
         _classes("{llama,qwen2,qwen3,gemma2,cohere,glm4,olmo2,phi,...}"),
     ),

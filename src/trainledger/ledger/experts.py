@@ -22,7 +22,7 @@ def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
     """Logits, the scores of the chosen experts, and their numbers."""
     experts, slots = t.dims[weight][0], Axis(Dim.SLOTS, spec.top_k)
     # a view of its own: under autocast its gradient waits there until the weight's cast ran backward
-    logits = nn.flat_linear(t, aten.view(t, x), (*t.dims[x][:-1], experts), weight)
+    logits = nn.flat_linear(t, x if spec.early else aten.view(t, x), (*t.dims[x][:-1], experts), weight)
     probs = aten.softmax(t, aten.to(t, logits, FP32) if spec.upcast else logits, FP32)
     dims = (*t.dims[x][:-1], slots)
     grad = t.grad[probs]
@@ -31,7 +31,7 @@ def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
     if spec.normalise:
         scores = _normalised(t, scores)
     if not spec.upcast:
-        scores = aten.to(t, scores, t.dtype[logits])
+        scores = aten.to(t, scores, t.dtype[x if spec.early else logits])
     t.end([probs])
     return [logits, scores, chosen]
 

@@ -55,8 +55,8 @@ class FlatSharded(Layout):
 
     @property
     def reduces(self) -> bool:
-        """Always."""
-        return True
+        """Unless it is told to ignore what is trained."""
+        return not self.units.ignored
 
     def parameters_of(self) -> tuple[Parameter, ...]:
         """What the optimizer sees: each parameter's piece of this rank's part, or that part as one."""

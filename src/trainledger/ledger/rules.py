@@ -207,19 +207,36 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [layers.embedding(f, op.spec, ins[0], dims if op.spec.per_batch else (Axis(Dim.ONE, 1), *dims[1:]))]
         case p.Prompts():
             return layers.prompted(f, op.spec, ins[0])
-        case p.Router() | p.Experts():
+        case p.Router() | p.Experts() | p.Looped():
             return _routed(f, op.spec, ins)
         case _:
             return _shaped(f, op, ins[0])
 
 
-def _routed(f: Frame, spec: p.Router | p.Experts, ins: list[int]) -> list[int]:
+def _routed(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> list[int]:
     if isinstance(spec, p.Router):
         return experts.router(f.tape, spec, ins[0], f.need(spec.weight))
+    if isinstance(spec, p.Looped):
+        return [_looped(f, spec, ins)]
     frozen = not (f.trained(spec.gate_up) or f.trained(spec.down))
     if frozen and f.setting.transformers and not at_least(f.setting.transformers, STACKED_EXPERTS.since):
         return [experts_loop.experts(f.tape, spec, ins)]
     return [experts.experts(f.tape, spec, ins, f.need(spec.gate_up), f.need(spec.down))]
+
+
+def _looped(f: Frame, spec: p.Looped, ins: list[int]) -> int:
+    """Each linear layer of each expert is a module that is called by itself."""
+    t = f.tape
+
+    def linear(weight: Weight, x: int, out: Axis) -> int:
+        first = len(t.prims)
+        made = nn.flat_linear(t, x, (t.dims[x][0], out), f.need(weight))
+        f.calls.append(Call(weight.name.rpartition(".")[0], (weight,), True, True, first, len(t.prims)))
+        return made
+
+    total, kept = experts_loop.looped(t, spec, ins, linear)
+    f.names.update(zip(p.KEPT, kept, strict=True))
+    return total
 
 
 def _shaped(f: Frame, op: Op, x: int) -> list[int]:
@@ -275,7 +292,8 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
         if op.asked and not tape.grad[outs[0]]:
             tape.grad[outs[0]] = True
             tape.leaves.add(outs[0])
-        frame.calls.append(call_of(op, first, len(tape.prims)))
+        if not isinstance(op.spec, p.Looped):  # which has calls of its own
+            frame.calls.append(call_of(op, first, len(tape.prims)))
         gone = [names.pop(name) for name in op.drop]
         for name, value in zip(op.outs, outs, strict=True):
             if name in names:

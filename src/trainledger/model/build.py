@@ -11,6 +11,7 @@ from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
+from trainledger.model.looped import looped, loops
 from trainledger.model.program import Model
 from trainledger.model.prompts import PROMPT_KINDS, prompted, with_tokens
 from trainledger.model.quantised import packing_of, quantised
@@ -23,6 +24,8 @@ def model_of(plan: Plan) -> Model:
     Raises InputError as `build` does.
     """
     model, packing = build(plan.keys()), packing_of(plan)
+    if loops(plan):
+        model = looped(model, plan)
     if packing is not None:
         model = quantised(model, packing, plan.stack.versions.get("transformers", ""))
     given = plan.adapter

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from trainledger.base.dims import Dim
-from trainledger.model.program import Block, Linear, Model, Role, Weight
+from trainledger.model.program import Block, Linear, Looped, Model, Role, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,16 @@ def _used(weight: Weight, top_k: int) -> int:
     return weight.elements
 
 
-def _part(name: str, layers: int, weights: Sequence[Weight], top_k: int = 0) -> Part:
+def _part(name: str, layers: int, weights: Sequence[Weight], top_k: int = 0, experts: int = 0) -> Part:
     own = _own(weights)
-    return Part(name, layers, sum(w.elements for w in own), sum(_used(w, top_k) for w in own))
+    apart = sum(w.elements for w in own if experts and w.role is Role.EXPERT)
+    active = sum(_used(w, top_k) for w in own) - apart + (apart // experts * min(top_k, experts) if experts else 0)
+    return Part(name, layers, sum(w.elements for w in own), active)
 
 
 def _block(block: Block) -> Part:
-    return _part(block.name, block.count, block.weights, block.top_k)
+    experts = sum(len(op.spec.experts) for op in block.ops if isinstance(op.spec, Looped))
+    return _part(block.name, block.count, block.weights, block.top_k, experts)
 
 
 def by_block(model: Model) -> tuple[Part, ...]:

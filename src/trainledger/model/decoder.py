@@ -22,6 +22,7 @@ from trainledger.model.program import (
     Embed,
     Head,
     Linear,
+    Looped,
     Model,
     Multiply,
     NormKind,
@@ -173,4 +174,6 @@ def weights_of(ops: tuple[Op, ...]) -> tuple[Weight, ...]:
             weight = getattr(op.spec, name, None)
             if isinstance(weight, Weight):
                 found[weight] = None
+        if isinstance(op.spec, Looped):
+            found |= dict.fromkeys(op.spec.weights)
     return tuple(found)

@@ -211,7 +211,8 @@ class Router:
     """Scores of all experts per token and the `top_k` best: logits, softmax in fp32, their choice.
 
     `normalise`: the chosen scores are divided by their sum; `upcast`: the logits are cast to fp32 on their own and the
-    scores stay fp32 (Mixtral), else softmax casts and the scores are cast back (Qwen, OLMoE).
+    scores stay fp32 (Mixtral), else softmax casts and the scores are cast back (Qwen, OLMoE): where `early` to
+    the hidden state's dtype, else to the logits'.
     Reads the hidden state; leaves logits, scores and expert numbers.
     """
 
@@ -219,6 +220,7 @@ class Router:
     top_k: int
     normalise: bool
     upcast: bool
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,30 @@ class Experts:
     gate_up: Weight
     down: Weight
     act: ActKind
+
+
+KEPT = ("scores in the loop", "mask", "found", "choices", "tokens", "state", "weighed")
+
+
+@dataclass(frozen=True, slots=True)
+class Looped:
+    """Routed experts one after the other, each a gated feed-forward of its own over the tokens that chose it.
+
+    `experts`: the weights of gate, up and down of each; `load`: the rows of the fullest in means of all, 0 as many as
+    there are tokens; `finds`: those that have tokens are found before the loop. What the code names in the loop is
+    bound to `KEPT` besides.
+    """
+
+    top_k: int
+    experts: tuple[tuple[Weight, Weight, Weight], ...]
+    act: ActKind
+    load: float
+    finds: bool
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """All weights, expert by expert."""
+        return tuple(weight for expert in self.experts for weight in expert)
 
 
 Spec: TypeAlias = (
@@ -253,4 +279,5 @@ Spec: TypeAlias = (
     | Dropout
     | Router
     | Experts
+    | Looped
 )

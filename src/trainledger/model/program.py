@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dims
 from trainledger.model.operations import (
+    KEPT,
     Act,
     ActKind,
     Add,
@@ -22,6 +23,7 @@ from trainledger.model.operations import (
     First,
     Join,
     Linear,
+    Looped,
     Multiply,
     Norm,
     NormKind,
@@ -37,6 +39,7 @@ from trainledger.model.operations import (
 from trainledger.model.weights import Buffer, Delta, LowRank, Packing, Role, Tokens, Weight
 
 __all__ = [
+    "KEPT",
     "Act",
     "ActKind",
     "Add",
@@ -52,6 +55,7 @@ __all__ = [
     "Head",
     "Join",
     "Linear",
+    "Looped",
     "LowRank",
     "Model",
     "Multiply",

@@ -21,6 +21,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gpt_neox": {"model_type": "gpt_neox", **WIDE},
     "opt": {"model_type": "opt", **BASE, "ffn_dim": 2816, "max_position_embeddings": 1024},
     "olmo2": {"model_type": "olmo2", **GROUPED, "pad_token_id": 1},
+    "mixtral": {"model_type": "mixtral", **GROUPED, "num_local_experts": 4, "tie_word_embeddings": False},
+    "qwen3_moe": {
+        "model_type": "qwen3_moe", **HEADED, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 352,
+    },
     "bert": {
         "model_type": "bert", **WIDE, "max_position_embeddings": 1024, "architectures": ["BertForMaskedLM"],
     },

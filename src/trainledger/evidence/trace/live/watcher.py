@@ -30,7 +30,7 @@ aten = torch.ops.aten
 RECOMPUTE = "recompute"
 ADD, ITEM, DEVICE = aten.add.Tensor, aten._local_scalar_dense.default, torch.ops.prim.device.default
 # What backward formulas (index, topk) write into zeros in place, out of place only because a mode is active.
-WRITES_INTO_ZEROS = {"index_put": "index_put_", "scatter.src": "scatter_"}
+WRITES_INTO_ZEROS = {"index_put": aten.index_put_.default, "scatter.src": aten.scatter_.src}
 # Where a kernel's order is not that of its results: dropout's mask, cuDNN attention's random state.
 MADE_FIRST = {row.operation: row.first for row in RESULT_ORDER}
 # Kernels whose random state lies on the host.
@@ -107,7 +107,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         if func is ADD and (self.hooks.composite() or (summing(label) and self._in_place(*args))):
             return args[0].add_(args[1])
         if name in WRITES_INTO_ZEROS and summing(label):
-            return getattr(args[0], WRITES_INTO_ZEROS[name])(*args[1:], **kwargs)
+            return WRITES_INTO_ZEROS[name](*args, **kwargs)  # by an operator: indices may be None
         handler = self.hooks.handlers.get(func)
         out = handler(*args, **kwargs) if handler else self.run(func, args, kwargs)
         self._report(name, out, args, (module, label))
