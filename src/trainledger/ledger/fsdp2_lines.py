@@ -22,6 +22,8 @@ class UnitLines:
 
     def __init__(self, book: Book, how: How) -> None:
         self.book, self.how = book, how
+        self._gathers: dict[int, tuple[Unit, int]] = {}  # by the identity of a unit, which equal layers share
+        self._copied: dict[int, tuple[Unit, list[int]]] = {}
 
     def part(self, weight: Weight) -> int:
         """Elements of this rank's padded rows of a weight."""
@@ -51,14 +53,19 @@ class UnitLines:
 
     def gather(self, unit: Unit) -> int:
         """What all ranks' shards are gathered in."""
-        size = self.size(unit) * self.how.ranks
-        return self._flat(
-            Account.GATHERED, f"gathered weights of {unit.name}", size, (self.how.compute, FSDP2.streams.gather)
-        )
+        known = self._gathers.get(id(unit))
+        if known is None:
+            name, size = f"gathered weights of {unit.name}", self.size(unit) * self.how.ranks
+            line = self._flat(Account.GATHERED, name, size, (self.how.compute, FSDP2.streams.gather))
+            known = self._gathers[id(unit)] = (unit, line)
+        return known[1]
 
     def copies(self, unit: Unit) -> list[int]:
         """Every weight in whole, padded, copied out of the gather."""
-        return [self._copy(member) for member in unit.members]
+        known = self._copied.get(id(unit))
+        if known is None:
+            known = self._copied[id(unit)] = (unit, [self._copy(member) for member in unit.members])
+        return known[1]
 
     def _copy(self, member: Member) -> int:
         dims, ranks = member.weight.flat, self.how.ranks

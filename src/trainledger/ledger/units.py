@@ -149,11 +149,10 @@ def units_of(model: Model, versions: Mapping[str, str], wraps: bool = True) -> U
 
     A weight that embedding and head share keeps both in one unit, the root. Without `wraps` the model is one unit.
     """
-    layers = {
-        index + 1: Unit(block.name, tuple(Member(f"{block.name}.*.", weight) for weight in block.weights))
-        for block in model.blocks
-        for index in block.layers
-    }
+    layers: dict[int, Unit] = {}
+    for block in model.blocks:
+        unit = Unit(block.name, tuple(Member(f"{block.name}.*.", weight) for weight in block.weights))
+        layers |= dict.fromkeys((index + 1 for index in block.layers), unit)
     last = len(layers) + 1
     words = tuple(Member("", weight) for weight in model.embeddings)
     head = tuple(Member("", weight) for weight in model.head.weights if not weight.tied)
