@@ -64,6 +64,7 @@ def test_equal_data_parallel_ranks() -> None:
         ("adapter.kind", {"adapter": {"kind": "prefix-tuning"}}),
         ("quantization", {"quantization": {"kind": "nf4"}}),
         ("offload.optimizer", {"offload": {"optimizer": "cpu"}}),
+        ("optimizer.in_backward", {"optimizer": {"in_backward": True}, "parallel": {"strategy": "fsdp2", "dp": 2}}),
         ("task", {"task": "grpo"}),
         ("stack.framework", {"stack": {"framework": "torchtitan"}}),
         ("stack.kernels", {"stack": {"kernels": ["te"]}}),

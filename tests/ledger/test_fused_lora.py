@@ -104,3 +104,19 @@ def test_plain_bases_are_left_alone() -> None:
     )
     found = estimate(given)
     assert names(found, Account.ACTIVATIONS, "dropout mask")
+
+
+def test_logits_that_the_caller_names_outlive_a_loss_that_saves_them() -> None:
+    given = plan_of(
+        precision={"weights": "fp32", "compute": "bf16", "autocast": False, "gradients": "fp32"},
+        stack={"kernels": ["foak"], "options": {"keep_outputs": True}},
+    )
+    alive = 0
+    for segment in (found := estimate(given)).ledger.segments:
+        for event in segment.events * segment.repeat:
+            if found.ledger.lines[abs(event) - 1].name == "logits":
+                alive += 1 if event > 0 else -1
+                assert alive >= 0
+        if segment.moment == "step 2: backward of the embedding":
+            assert alive == 1
+    assert alive == 1

@@ -17,6 +17,8 @@ from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
+WHOLE = ("none", "ddp")  # strategies under which a rank holds every gradient
+
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
@@ -100,6 +102,11 @@ def _sharding(plan: Plan) -> Iterator[Problem]:
                 f"parallel.options.{name}", f"found {value!r}", f"{_listed(allowed)} can be estimated so far",
                 f"Did you mean {near}?" if near else "",
             )  # fmt: skip
+    if plan.optimizer.in_backward and plan.parallel.strategy not in WHOLE:
+        yield Problem(
+            "optimizer.in_backward", f"found true beside {plan.parallel.strategy}",
+            "a step in backward can be estimated where gradients are whole", f"Strategies: {', '.join(WHOLE)}.",
+        )  # fmt: skip
     version = plan.parallel.options.get("fsdp_version")
     if version is not None and version not in VERSIONS:
         yield Problem("parallel.options.fsdp_version", f"found {version!r}", "1 or 2 is needed")

@@ -83,10 +83,14 @@ class Walker:
         self.book, self.piece, self.leaf = book, piece, leaf
         self.lines = PieceLines(book, piece)
 
-    def plain(self, keep: frozenset[int] = frozenset(), regions: Sequence[Region] = ()) -> Walked:
-        """No recompute but of `regions`. Values in `keep` outlive the forward: a caller's name still holds them."""
+    def plain(
+        self, keep: frozenset[int] = frozenset(), regions: Sequence[Region] = (), lasting: frozenset[int] = frozenset()
+    ) -> Walked:
+        """No recompute but of `regions`. Values in `keep` outlive the forward, those in `lasting` backward too: a
+        caller's name still holds them."""
         piece, tape = self.piece, self.piece.tape
         casts = frozenset(tape.cached.values())
+        keep |= lasting
         forward = run_forward(tape, casts | keep | piece.staying | {piece.target}, True, None, regions)
         self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
         attached = self._staying()
@@ -98,7 +102,7 @@ class Walker:
         keeps = piece.source != EXTERNAL and tape.store[piece.source] in held
         if not tape.grad[piece.target]:
             return Walked(ahead, (), loose, outside, held, keeps, False, (first, 0), visits=Visits(seen))
-        back = self._back(forward)
+        back = self._back(forward, lasting | piece.staying)
         again = run_back(back, regions)
         for storage in again:
             self.lines.known.pop(storage, None)
@@ -142,7 +146,7 @@ class Walker:
     def _stopped(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
         again = run_forward(tape, frozenset({piece.source}), saving=True, stop=early_stop(tape))
-        back = self._back(again, named=True)
+        back = self._back(again, frozenset({piece.source, piece.target}))
         back.unpacked = True
         saving = [at for at, prim in enumerate(tape.prims) if prim.saves]
         back.run(saving[-1] + 1, len(tape.prims))
@@ -156,7 +160,7 @@ class Walker:
     def _reentrant(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
         again = run_forward(tape, frozenset({piece.source, piece.target, *tape.attached}), saving=True)
-        back = self._back(again, named=True, extra=1)
+        back = self._back(again, frozenset({piece.source, piece.target, *tape.attached}), extra=1)
         back.events += again.events
         back.run(0, len(tape.prims))
         back.release(back.first)
@@ -185,10 +189,9 @@ class Walker:
         storages = dict.fromkeys(self.piece.tape.store[value] for value in values)
         return tuple(-self.lines.of(storage) - 1 for storage in storages if storage not in forward.held)
 
-    def _back(self, forward: Forward, named: bool = False, extra: int = 0) -> Backward:
+    def _back(self, forward: Forward, named: frozenset[int], extra: int = 0) -> Backward:
         tape, piece = self.piece.tape, self.piece
-        values = {piece.source, piece.target, *(tape.attached if extra else ())} if named else piece.staying
-        still = frozenset(tape.store[value] for value in values)
+        still = frozenset(tape.store[value] for value in named)
         back = Backward(tape, dict(forward.held), still)
         back.leaf = self.leaf(back)
         back.seed(piece.target, "incoming gradient", extra)

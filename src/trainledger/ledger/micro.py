@@ -158,7 +158,9 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
     }
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
     piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls)
-    walked = Walker(job.book, piece, leaves.first).plain(frozenset(named))
+    walked = Walker(job.book, piece, leaves.first).plain(
+        frozenset(named), lasting=frozenset(named[:1] if raised else named)
+    )
     if not raised or logits is None:
         return Closing(walked, arriving, tuple(lines.values()), None)
     line = lines.pop(tape.store[logits])
