@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainledger.answer.check_adapter import adapter_problems
+from trainledger.answer.check_framework import framework_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.scope import SCOPE
@@ -17,7 +18,8 @@ from trainledger.plan.schema import Plan
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
-    raise_if([*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan)])
+    found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan)]
+    raise_if([*found, *framework_problems(plan)])
 
 
 def check_model(plan: Plan, model: Model) -> None:

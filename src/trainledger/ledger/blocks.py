@@ -53,7 +53,7 @@ class Piece:
     `known`: lines of storages shared with other pieces; `arriving` and `leaving`: lines of the output's and of the
     input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient. `leaf`: a value that was made
     to need a gradient, so that the graph holds it and it holds its gradient: both outlive the piece (EXTERNAL: none).
-    `calls`: its operations.
+    `calls`: its operations. `bound`: how many primitives had run as a caller's name was bound to results (0: none was).
     """
 
     tape: Tape
@@ -66,6 +66,7 @@ class Piece:
     outside: dict[int, str]
     leaf: int = EXTERNAL
     calls: Sequence[Call] = ()
+    bound: int = 0
 
     @property
     def staying(self) -> frozenset[int]:
@@ -202,7 +203,7 @@ class Walker:
         behind = self._backward(back, 0, again)
         made = (first, behind.product)
         stays = (*attached, *(self.lines.of(back.grads[value]) for value in {piece.leaf} - {EXTERNAL, piece.source}))
-        every = Visits(seen, behind.visits)
+        every = Visits(seen, behind.visits, forward.turns[piece.bound][0] if piece.bound else 0)
         return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, 0, stays, every)
 
     def _staying(self) -> tuple[int, ...]:

@@ -97,7 +97,10 @@ class FlatSharded(Layout):
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""
-        walked = walk(self.job, leaves)
+        whole = frozenset(member.weight for unit in self.units.every() if self._trains(unit) for member in unit.members)
+        # a flat parameter needs a gradient as a whole: what is frozen in it gets one too
+        job = replace(self.job, trained=lambda weight: weight in whole)
+        walked = [walk(job, leaves), *([walk(job.short, leaves)] if job.run.alone else [])]
 
         def step(later: bool) -> tuple[Micro, ...]:
             found = []
@@ -105,7 +108,12 @@ class FlatSharded(Layout):
                 self.stay = Stay()
             for number, (_, sync) in enumerate(self.schedule.flags(later)):
                 flags = (sync, later and not number and self.how.named)
-                found.append(arranged(*walked, Fsdp1(self.job.book, self.units, self.how, self.stay, flags)))
+                found.append(
+                    arranged(
+                        *walked[-1 if later or number else 0],
+                        Fsdp1(self.job.book, self.units, self.how, self.stay, flags),
+                    )
+                )
             return tuple(found)
 
         return step

@@ -26,7 +26,7 @@ from trainledger.model.program import Attention, Block, Model, Weight
 
 Trained = Callable[[Weight], bool]
 IDS = ("input_ids", "token_type_ids")
-NAMED = ("loss", "logits")
+LOSS, LOGITS = "loss", "logits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,11 @@ class Job:
     model: Model
     run: Run
     trained: Trained
+
+    @property
+    def short(self) -> Job:
+        """The same with one token a sequence: the least that micro-batches have whose length the plan does not say."""
+        return replace(self, run=replace(self.run, setting=replace(self.run.setting, sequence=1)))
 
     def frame(self) -> Frame:
         """A new tape to write on."""
@@ -74,7 +79,8 @@ def _opening(job: Job, leaves: Leaves) -> Opening:
     tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
     for name in IDS:
         names[name] = tape.outside(tokens, INT64, False)
-    position_ids(frame, model)
+    if model.numbered:
+        position_ids(frame, model)
     scaled = scales_inside(model.family, setting.transformers)
     lower(frame, asked(model.prologue, scaled) if job.run.asks_inputs(model) else model.prologue)
     hidden = names["h"]
@@ -180,11 +186,14 @@ def _layers(job: Job, opening: Opening, leaves: Leaves) -> tuple[list[Walked], D
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The head and the loss, walked; lines of the loss's gradient and of what the caller's names keep."""
+    """The head and the loss, walked; lines of the loss's gradient and of what the caller's names keep: the loss, and
+    the model's results; after how many events of forward the name of these is bound anew (0: with the loss's)."""
 
     walked: Walked
     arriving: int
     named: tuple[int, ...]
+    results: tuple[int, ...]
+    bound: int
 
 
 def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last: tuple[bool, DType]) -> Closing:
@@ -201,18 +210,19 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
         values.append(tape.inherit((), INT64, False, ""))
         known[tape.store[values[-1]]] = line
     frame.names["h"] = source
-    loss = closing_program(frame, job.model, values, job.run.loss)
-    logits = frame.names.get("logits")
-    named = [loss, logits] if job.run.keeps_logits and logits is not None else [loss]
+    ended = closing_program(frame, job.model, values, job.run.loss)
+    loss, results = ended.loss, ended.outputs if job.run.keeps_logits else ()
     tape.end([*frame.names.values(), *tape.cached.values()])
+    names = [LOSS, *(f"{LOGITS} ({at})" if at else LOGITS for at in range(len(results)))]
     lines = {
         tape.store[value]: job.line(Account.LOGITS, name, frame, value)
-        for name, value in zip(NAMED, named, strict=False)
+        for name, value in zip(names, (loss, *results), strict=True)
     }
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
-    piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls)
-    walked = Walker(job.book, piece, leaves.first).plain(frozenset(named))
-    return Closing(walked, arriving, tuple(lines.values()))
+    piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls, bound=ended.bound)
+    walked = Walker(job.book, piece, leaves.first).plain(frozenset((loss, *results)))
+    first, *rest = lines.values()
+    return Closing(walked, arriving, (first,), tuple(rest), walked.visits.bound)
 
 
 def _held(closing: Closing) -> Walked:
@@ -240,7 +250,7 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
         ending.append(opening.hidden)
     closing = _closing(job, opening, leaves, ending, (layers[-1].trains, dtype))
     kept = {name: line for name, line in opening.free.items() if name in saved}
-    named = closing.named
+    named, early = closing.named, closing.results
     if job.run.recompute == "reentrant" and not job.run.trainer:
         # the graph's own nodes hold them as long as the caller names the loss; the Trainer lets go of it at once
         kept, named = {}, (*named, *kept.values())
@@ -250,4 +260,7 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in stays)))
     else:
         named = (*named, *stays)
-    return Pieces(first, tuple(layers), _held(closing), closing.arriving, kept), named
+    if not closing.bound:
+        named, early = (*named, *early), ()
+    bound = closing.bound if early else 0
+    return Pieces(first, tuple(layers), _held(closing), closing.arriving, kept, early, bound), named

@@ -10,7 +10,7 @@ from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.quantization import STACKED_EXPERTS
 from trainledger.facts.versions import at_least
-from trainledger.ledger import aten, attention, experts, experts_loop, layers, nn, rotary, rules_liger
+from trainledger.ledger import aten, attention, experts, experts_loop, layers, nn, rotary, rules_liger, rules_litgpt
 from trainledger.ledger.activations import activation
 from trainledger.ledger.fused import Site
 from trainledger.ledger.software import Software
@@ -111,6 +111,8 @@ def _norm(f: Frame, spec: p.Norm, x: int) -> int:
         return nn.layer_norm(t, x, weight, f.param(spec.bias))
     if spec.kind is NormKind.LAYER_MANUAL and weight is not None:
         return _layer_by_hand(t, x, weight)
+    if weight is not None and spec.kind in rules_litgpt.NORMS:
+        return rules_litgpt.norm(t, spec.kind, x, weight)
     high = aten.to(t, x, FP32)
     var = aten.mean(t, aten.square(t, high))
     inv = aten.rsqrt(t, aten.shift(t, var))
@@ -143,12 +145,21 @@ def _layer_by_hand(t: Tape, x: int, weight: int) -> int:
 
 
 def _rope(f: Frame, spec: p.Rope, q: int, k: int) -> list[int]:
-    cos, sin = f.names[f"cos{spec.tables}"], f.names[f"sin{spec.tables}"]
+    cos, sin = (_table(f, f"{wave}{spec.tables}", spec.rotary) for wave in ("cos", "sin"))
     if spec.join is p.Join.NONE and rules_liger.replaces(f.software):
         heads, turned = len(f.dims(())), p.View(keys=True)
         copied = _copied(f, p.View(), f.tape.dims[q][heads:]), _copied(f, turned, f.tape.dims[k][heads:])
         return rules_liger.rope(f.tape, (q, k), (cos, sin), copied)
     return rotary.rope(f.tape, spec, (q, k), (cos, sin))
+
+
+def _table(f: Frame, name: str, rotary: int) -> int:
+    """A table that the model's forward made, or one that is a buffer of the model in fp32."""
+    if name not in f.names:
+        single = Axis(Dim.ONE, 1)
+        dims = (single, Axis(Dim.SEQUENCE, f.setting.sequence), single, Axis(Dim.ROPE_DIM, rotary))
+        return f.tape.outside(dims, FP32, False)
+    return f.names[name]
 
 
 def _attention(f: Frame, spec: p.Attention, q: int, k: int, v: int) -> int:
@@ -236,6 +247,8 @@ def _shaped(f: Frame, op: Op, x: int) -> list[int]:
             return [aten.part(t, x, (dims[0], Axis(Dim.ONE, 1), *op.dims))]
         case p.Copy():
             return [aten.copy(t, x)]
+        case p.Repeat(heads):
+            return [attention.repeated(t, x, heads)]
         case _:
             raise TypeError(f"no rule for {type(op.spec).__name__}")
 

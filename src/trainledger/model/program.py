@@ -25,6 +25,7 @@ from trainledger.model.operations import (
     Multiply,
     Norm,
     NormKind,
+    Repeat,
     Rope,
     Router,
     Scale,
@@ -33,7 +34,7 @@ from trainledger.model.operations import (
     View,
     sides,
 )
-from trainledger.model.weights import Buffer, Delta, LowRank, Packing, Role, Weight
+from trainledger.model.weights import Buffer, Delta, FusedLowRank, LowRank, Packing, Role, Weight
 
 __all__ = [
     "Act",
@@ -48,6 +49,7 @@ __all__ = [
     "Embed",
     "Experts",
     "First",
+    "FusedLowRank",
     "Head",
     "Join",
     "Linear",
@@ -58,6 +60,7 @@ __all__ = [
     "NormKind",
     "Op",
     "Packing",
+    "Repeat",
     "Role",
     "Rope",
     "Rotary",
@@ -140,6 +143,7 @@ class Model:
 
     `vocab` is the width of the logits. `buffers` are device tensors that are not parameters. `further`: layers that
     predict further tokens, kept in a published checkpoint but made by no class of the framework: not in `blocks`.
+    `numbered`: its forward makes a tensor of positions.
     """
 
     family: str
@@ -153,3 +157,4 @@ class Model:
     buffers: tuple[Buffer, ...] = ()
     causal: bool = True
     further: tuple[Block, ...] = ()
+    numbered: bool = True
