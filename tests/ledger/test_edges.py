@@ -10,7 +10,7 @@ from tests.plans import LLAMA, plan_of
 from trainledger.base.dims import elements
 from trainledger.facts.dtypes import FP32
 from trainledger.ledger.edges import POSITIONS, position_ids, rotary_tables
-from trainledger.ledger.rules import Frame
+from trainledger.ledger.frame import Frame
 from trainledger.ledger.run import run_of
 from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.model.build import build

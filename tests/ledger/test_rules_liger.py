@@ -7,7 +7,8 @@ import pytest
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16
 from trainledger.ledger.engine import Backward
-from trainledger.ledger.rules import Frame, Setting, lower
+from trainledger.ledger.frame import Frame, Setting
+from trainledger.ledger.rules import lower
 from trainledger.ledger.rules_liger import for_family, replaces, untrained
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape

@@ -19,7 +19,8 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.evidence.trace.record import Record
 from trainledger.facts.dtypes import BOOL, DTYPES, FP32
 from trainledger.ledger.engine import Backward
-from trainledger.ledger.rules import Frame, lower
+from trainledger.ledger.frame import Frame
+from trainledger.ledger.rules import lower
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import run_forward
 from trainledger.model.build import build

@@ -18,7 +18,7 @@ from trainledger.evidence.trace.live.attention import AttentionSite
 from trainledger.evidence.trace.live.session import Where, where_of
 from trainledger.evidence.trace.record import Birth, Record
 from trainledger.facts.allocator import CUDA
-from trainledger.ledger.rules import Setting
+from trainledger.ledger.frame import Setting
 from trainledger.ledger.run import run_of
 from trainledger.plan.schema import Plan
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainledger.answer.check_adapter import adapter_problems, expert_problems
+from trainledger.answer.check_framework import framework_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
@@ -22,7 +23,8 @@ WHOLE = ("none", "ddp")  # strategies under which a rank holds every gradient
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
-    raise_if([*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)])
+    found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
+    raise_if([*found, *framework_problems(plan)])
 
 
 def check_model(plan: Plan, model: Model) -> None:
@@ -127,10 +129,6 @@ def _offload(plan: Plan) -> Iterator[Problem]:
         kept = getattr(plan.precision, name)
         if kept not in (None, plan.precision.weights):
             yield Problem(f"precision.{name}", f"found {kept!r} beside offloaded weights", "FSDP steps on its shards")
-    if plan.optimizer.in_backward:
-        yield Problem(
-            "optimizer.in_backward", "found true beside offloaded weights", "the step on the host comes after"
-        )
     if OPTIMIZERS.get(plan.optimizer.name) in BNB_ROWS:
         yield Problem("optimizer.name", f"found {plan.optimizer.name!r}", "it steps on a device only, FSDP on the host")
     if version == FIRST and plan.batch.accumulation > 1 and not waits(plan):

@@ -27,6 +27,8 @@ from trainledger.facts.default_words import (
 from trainledger.facts.defaults_adapter import RANKS, TARGETS
 from trainledger.facts.defaults_scope import PARALLEL, SCOPE
 from trainledger.facts.defaults_training import PRECISION, UPDATE
+from trainledger.facts.litgpt import HEAD_CHUNKS
+from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.peft import LORA_KINDS
 
 REST = (
@@ -86,6 +88,9 @@ REST = (
         "logits stay sharded over tensor parallelism",
         MEGATRON,
         (framework(*MEGATRONS),),
+    ),
+    DefaultRow(
+        "stack.loss", "chunked", "the head and its loss in chunks of tokens", HEAD_CHUNKS.source, (framework(LITGPT),)
     ),
     DefaultRow("stack.loss", "full-fp32", "logits of every position are cast to float32", LOSS),
     DefaultRow("stack.compile", False, "torch.compile is off", TRAINER),

@@ -16,6 +16,7 @@ from trainledger.facts.default_words import (
     TRAINERS,
     framework,
 )
+from trainledger.facts.litgpt import KNOWN as LITGPT
 from trainledger.facts.versions import NEWEST
 
 SCOPE = (
@@ -27,6 +28,20 @@ SCOPE = (
         "the newest version known",
         NEWEST["transformers"].source,
         (framework(*TRAINERS),),
+    ),
+    DefaultRow(
+        "stack.versions.litgpt",
+        LITGPT.version,
+        "the release whose code the rules follow",
+        LITGPT.source,
+        (framework(LITGPT.name),),
+    ),
+    DefaultRow(
+        "stack.versions.bitsandbytes",
+        LITGPT.bitsandbytes,
+        "the release that LitGPT asks for",
+        LITGPT.source,
+        (framework(LITGPT.name), ("quantization.kind", GIVEN)),
     ),
     DefaultRow("task", "pretrain", "the framework pre-trains", FORMAT, (framework(*PRETRAINERS),)),
     DefaultRow("task", "sft", "supervised training on whole sequences", FORMAT),

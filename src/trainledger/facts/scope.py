@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+OWN_MODELS = ("litgpt",)  # frameworks that run model code of their own
 SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft"),
     "adapter.kind": (
@@ -21,7 +22,7 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
         "trainable-tokens",
     ),
     "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
-    "stack.framework": ("transformers", "deepspeed", "torch"),
+    "stack.framework": ("transformers", "deepspeed", "torch", "litgpt"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),
@@ -30,4 +31,14 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
     "offload.activations": (),
     "precision.compute": ("fp32", "bf16", "fp16"),
     "precision.weights": ("fp32", "bf16", "fp16"),
+}
+OWN_SCOPE: dict[str, dict[str, tuple[str | bool | None, ...]]] = {
+    "litgpt": {
+        "parallel.strategy": ("none", "fsdp1"),
+        "stack.loss": ("chunked",),
+        "stack.recompute.kind": ("none", "full"),
+        "stack.compile": (False, None),
+        "quantization.kind": ("nf4", "fp4", None),
+        "adapter.kind": ("lora", None),
+    },
 }

@@ -59,7 +59,8 @@ NONE = Hooks()
 class Pieces:
     """A micro-batch walked: the embedding, the layers in order, the head with its loss; the line of the loss's
     gradient, which lives through the whole backward; lines of shared names that die with the first layer that saved
-    them, by name; what happens to the model's outputs once its forward has returned."""
+    them, by name; what happens to the model's outputs once its forward has returned. `early`: lines that a caller's
+    name lets go of in the next forward, after `bound` of the head's own events."""
 
     opening: Walked
     layers: tuple[Walked, ...]
@@ -67,6 +68,8 @@ class Pieces:
     arriving: int
     kept: Mapping[str, int]
     outputs: Events = ()
+    early: tuple[int, ...] = ()
+    bound: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +77,16 @@ class Micro:
     """A micro-batch as segments: forward with loss, then backward; and lines of what the caller's names keep until
     the next one's forward is done: the loss, and the logits where the caller keeps the outputs. `products`: after how
     many of a segment's events its first matrix product has returned, by the segment's events. `arrived`: parameters in
-    the order in which their gradients are whole."""
+    the order in which their gradients are whole. `early`: lines that the next one's forward lets go of before its
+    segment number `bound`."""
 
     forward: tuple[Segment, ...]
     backward: tuple[Segment, ...]
     named: tuple[int, ...]
     products: Mapping[Events, int]
     arrived: tuple[Arrived, ...]
+    early: tuple[int, ...] = ()
+    bound: int = 0
 
 
 class Turn(NamedTuple):
@@ -98,7 +104,8 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
     forward = [Segment(FORWARD, turn.events, len(list(group))) for turn, group in groupby(ahead)]
     head = _forward(closing, hooks, last)
     loose = tuple(event for walked in (*layers, closing) for event in walked.loose)
-    forward += [Segment(LOSS, head.events), Segment(LOSS, loose), Segment(LOSS, pieces.outputs)]
+    bound = len(forward) + 1 if pieces.early else 0
+    forward += [Segment(LOSS, events) for events in (*_halves(head, pieces, closing), loose, pieces.outputs)]
     started = _backward(closing, hooks, last, (pieces.arriving + 1,)) if closing.trains else Turn((), 0)
     behind = [_backward(walked, hooks, at) for at, walked in reversed(list(enumerate(layers, 1)))]
     turns = list(zip(behind, reversed(layers), strict=True))
@@ -108,7 +115,17 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
     backward.append(Segment(f"{BACKWARD} of the embedding", (*ended.events, *hooks.ended(), *last_of_all)))
     products = {turn.events: turn.product for turn in (*ahead, head, started, *behind, ended) if turn.product}
     arrived = tuple(one for walked in (closing, *reversed(layers), opening) for one in walked.arrived)
-    return Micro(tuple(forward), tuple(backward), named, products, arrived)
+    return Micro(tuple(forward), tuple(backward), named, products, arrived, pieces.early, bound)
+
+
+def _halves(head: Turn, pieces: Pieces, closing: Walked) -> tuple[Events, ...]:
+    """The head's events up to where the caller's name is bound, and the rest; all of them where none is."""
+    if not pieces.early:
+        return (head.events,)
+    # what a strategy does around the head stands before its first event and behind its last
+    ahead = head.events.index(closing.forward[0]) if closing.forward else 0
+    at = ahead + pieces.bound
+    return head.events[:at], head.events[at:]
 
 
 def _forward(walked: Walked, hooks: Hooks, at: int) -> Turn:

@@ -109,7 +109,7 @@ class Walker:
         behind = self._backward(back, 0, again)
         made = (first, behind.product)
         stays = (*attached, *(self.lines.of(back.grads[value]) for value in {piece.leaf} - {EXTERNAL, piece.source}))
-        every = Visits(seen, behind.visits)
+        every = Visits(seen, behind.visits, forward.turns[piece.bound][0] if piece.bound else 0)
         return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, 0, stays, every)
 
     def _staying(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import BOOL, FP32, INT64, DType
 from trainledger.ledger import aten
-from trainledger.ledger.rules import Frame
+from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Prim, Tape
 from trainledger.model.operations import Embed
 from trainledger.model.program import Model

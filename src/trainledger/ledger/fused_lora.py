@@ -22,7 +22,7 @@ from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Linear, LowRank, Op
 
 if TYPE_CHECKING:
-    from trainledger.ledger.rules import Frame
+    from trainledger.ledger.frame import Frame
 
 Groups = dict[str, tuple[Op, ...]]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.peft import DENSE
-from trainledger.ledger import adapters, aten, deltas, nn, prompts, quantised
+from trainledger.facts.peft import DENSE, OWN_LORA
+from trainledger.ledger import adapters, aten, deltas, nn, prompts, quantised, rules_litgpt
 from trainledger.model import program as p
 
 if TYPE_CHECKING:
-    from trainledger.ledger.rules import Frame
+    from trainledger.ledger.frame import Frame
 
 
 def linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
@@ -29,6 +29,11 @@ def linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
         return nn.linear(f.tape, x, dims, prompts.table(f.tape, f.need(spec.weight), f.need(spec.adapter.weight)))
     if isinstance(spec.adapter, p.Delta):
         return deltas.linear(f.tape, spec.adapter.kind, base, _delta(f, spec, spec.adapter, x, tail))
+    if isinstance(spec.adapter, p.FusedLowRank):
+        low, chance = spec.adapter, spec.adapter.dropout if f.setting.training else 0
+        return rules_litgpt.fused(
+            f.tape, base, rules_litgpt.Call(x, dims, low, f.need(low.down), f.need(low.up), chance)
+        )
     return base(x) if spec.adapter is None else adapters.linear(f.tape, base, _call(f, spec, x, (tokens, tail)))
 
 
@@ -69,5 +74,6 @@ def _call(f: Frame, spec: p.Linear | p.Embed, x: int, dims: tuple[Dims, Dims]) -
     values = adapters.Low(f.need(low.down), f.need(low.up), f.param(low.bias), f.param(low.magnitude))
     chance = low.dropout if f.setting.training else 0
     own = f.need(spec.weight), f.param(getattr(spec, "bias", None))
-    kind = spec.weight.packed.kind.name if spec.weight.packed else DENSE
+    own_code = f.software.framework in OWN_LORA
+    kind = f.software.framework if own_code else spec.weight.packed.kind.name if spec.weight.packed else DENSE
     return adapters.Call(x, tokens, tail, values, chance, kind, f.software.release("peft"), *own, spec.weight.packed)

@@ -182,15 +182,20 @@ class Layout:
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""
-        made: dict[bool, Micro] = {}
+        made: dict[tuple[bool, bool], Micro] = {}
 
-        def of(fresh: bool) -> Micro:
-            if fresh not in made:
-                pieces, named = walk(self.job, replace(leaves, fresh=fresh))
-                made[fresh] = arranged(pieces, named, NONE)
-            return made[fresh]
+        def of(fresh: bool, short: bool) -> Micro:
+            if (fresh, short) not in made:
+                pieces, named = walk(self.job.short if short else self.job, replace(leaves, fresh=fresh))
+                made[fresh, short] = arranged(pieces, named, NONE)
+            return made[fresh, short]
 
-        return lambda later: tuple(of(fresh) for fresh, _ in self.schedule.flags(later))
+        def step(later: bool) -> tuple[Micro, ...]:
+            rest = self.job.run.alone
+            flags = enumerate(self.schedule.flags(later))
+            return tuple(of(fresh, rest and (later or number > 0)) for number, (fresh, _) in flags)
+
+        return step
 
 
 class Sharded(Layout):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.kernel_sets import WHOLE_ADAPTERS
-from trainledger.ledger.arrange import Micro, arranged
+from trainledger.ledger.arrange import Micro, Pieces, arranged
 from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.fsdp1 import Flat, Fsdp1, Stay
 from trainledger.ledger.fsdp1_lines import FlatLines
@@ -151,7 +151,10 @@ class FlatSharded(Layout):
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""
-        walked = {True: walk(self.job, leaves)}
+        whole = frozenset(member.weight for unit in self.units.every() if self._trains(unit) for member in unit.members)
+        # a flat parameter needs a gradient as a whole: what is frozen in it gets one too
+        job = replace(self.job, trained=lambda weight: weight in whole or self.job.trained(weight))
+        walked: dict[tuple[bool, bool], tuple[Pieces, tuple[int, ...]]] = {}
 
         def step(later: bool) -> tuple[Micro, ...]:
             found = []
@@ -159,10 +162,11 @@ class FlatSharded(Layout):
                 self.stay = Stay()
             for number, (_, sync) in enumerate(self.schedule.flags(later)):
                 flags = (sync, later and not number and self.how.named)
-                fresh = not (number and self.units.ignored)
-                if fresh not in walked:
-                    walked[fresh] = walk(self.job, replace(leaves, fresh=fresh))
-                found.append(arranged(*walked[fresh], Fsdp1(self.job.book, self.units, self.how, self.stay, flags)))
+                fresh, short = not (number and self.units.ignored), job.run.alone and (later or number > 0)
+                if (fresh, short) not in walked:
+                    walked[fresh, short] = walk(job.short if short else job, replace(leaves, fresh=fresh))
+                hooks = Fsdp1(self.job.book, self.units, self.how, self.stay, flags)
+                found.append(arranged(*walked[fresh, short], hooks))
             return tuple(found)
 
         return step

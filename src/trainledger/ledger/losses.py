@@ -11,19 +11,20 @@ from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
 from trainledger.ledger import aten, fused_head
-from trainledger.ledger.rules import Frame, lower
+from trainledger.ledger.chunked_logits import Ended, chunked
+from trainledger.ledger.frame import Frame
+from trainledger.ledger.rules import lower
 from trainledger.ledger.software import FOAK, LIGER
 from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.model.counts import has_tuned
 from trainledger.model.program import Linear, Model, Op
 
 FULL_FP32, CHUNKED, FUSED = "full-fp32", "chunked", "fused-linear"
+KEPT_CHUNKS = ("litgpt",)  # frameworks whose chunks of logits are all kept for backward
 
 
-def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) -> int:
-    """The last norm, then the names of the model's own forward end, then the head and the loss; returns the loss.
-
-    `logits` is bound after it unless the head is fused with the loss.
-    """
+def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) -> Ended:
+    """The last norm, then the names of the model's own forward end, then the head and the loss."""
     ops = model.head.ops
     inside = _inside(model)
     lower(frame, ops[:inside])
@@ -33,9 +34,12 @@ def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) ->
     at = next((i for i, op in enumerate(rest) if isinstance(op.spec, Linear) and "logits" in op.outs), None)
     if loss in (CHUNKED, FUSED) and at is not None and not model.head.pooled:
         lower(frame, rest[:at])
-        return _fused(frame, rest[at], loss)
+        if loss == CHUNKED and frame.software.framework in KEPT_CHUNKS:
+            return chunked(frame, rest[at], not has_tuned(model))
+        return Ended(_fused(frame, rest[at], loss))
     lower(frame, rest)
-    return cross_entropy(frame, model, loss == FULL_FP32)
+    made = cross_entropy(frame, model, loss == FULL_FP32)
+    return Ended(made, (frame.names["logits"],))
 
 
 def _inside(model: Model) -> int:

@@ -23,7 +23,7 @@ from trainledger.lines.line import Account
 from trainledger.model.program import Block, Model
 from trainledger.model.prompts import virtual_tokens
 
-NAMED = ("loss", "logits")
+LOSS, LOGITS = "loss", "logits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +124,15 @@ def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[Layer]:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The head and the loss, walked; lines of the loss's gradient and of what the caller's names keep; the logits,
-    where they live until they are copied."""
+    """The head and the loss, walked; lines of the loss's gradient and of what the caller's names keep: the loss, and
+    the model's results; after how many events of forward the name of these is bound anew (0: with the loss's); the
+    logits, where they live until they are copied."""
 
     walked: Walked
     arriving: int
     named: tuple[int, ...]
+    results: tuple[int, ...]
+    bound: int
     logits: Output | None
 
 
@@ -147,25 +150,26 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
         values.append(tape.inherit((), INT64, False, ""))
         known[tape.store[values[-1]]] = line
     frame.names["h"] = source
-    loss = closing_program(frame, job.model, values, job.run.loss)
-    logits = frame.names.get("logits")
+    made = closing_program(frame, job.model, values, job.run.loss)
+    loss, logits = made.loss, made.outputs[0] if made.outputs else None
     raised = logits is not None and raises(job.run) and tape.dtype[logits] != FP32
-    named = [loss, logits] if logits is not None and (job.run.keeps_logits or raised) else [loss]
+    results = made.outputs if job.run.keeps_logits or raised else ()
     tape.end([*frame.names.values(), *tape.cached.values()])
+    names = [LOSS, *(f"{LOGITS} ({at})" if at else LOGITS for at in range(len(results)))]
     lines = {
         tape.store[value]: job.line(Account.LOGITS, name, frame, value)
-        for name, value in zip(NAMED, named, strict=False)
+        for name, value in zip(names, (loss, *results), strict=True)
     }
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
-    piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls)
+    piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls, bound=made.bound)
     walked = Walker(job.book, piece, leaves.first).plain(
-        frozenset(named), lasting=frozenset(named[:1] if raised else named)
+        frozenset((loss, *results)), lasting=frozenset((loss,) if raised else (loss, *results))
     )
+    first, *rest = lines.values()
     if not raised or logits is None:
-        return Closing(walked, arriving, tuple(lines.values()), None)
-    line = lines.pop(tape.store[logits])
-    output = Output(line, tape.dims[logits], tape.dtype[logits])
-    return Closing(walked, arriving, tuple(lines.values()), None if tape.store[logits] in walked.held else output)
+        return Closing(walked, arriving, (first,), tuple(rest), walked.visits.bound, None)
+    output = Output(lines[tape.store[logits]], tape.dims[logits], tape.dtype[logits])
+    return Closing(walked, arriving, (first,), (), 0, None if tape.store[logits] in walked.held else output)
 
 
 def _held(closing: Closing) -> Walked:
@@ -209,7 +213,8 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     kept = {name: line for name, line in opening.free.items() if name in saved}
     lasting = _lasting(job, opening, saved)
     kept = {name: line for name, line in kept.items() if line not in lasting}
-    named, first = (*closing.named, *lasting), opening.walked
+    results, early = ((), closing.results) if closing.bound else (closing.results, ())
+    named, first = (*closing.named, *results, *lasting), opening.walked
     first = replace(first, backward=tuple(event for event in first.backward if -event - 1 not in lasting))
     stays = tuple(line for walked in (first, *layers, closing.walked) for line in walked.stays)
     if job.run.trainer:
@@ -220,4 +225,5 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     if wrapped:
         last = replace(last, loose=(*last.loose, *wrapped))
     outputs = ended(job.book, job.run, closing.logits, [output for one in made for output in one.cache])
-    return Pieces(first, tuple(layers), last, closing.arriving, kept, outputs), named
+    bound = closing.bound if early else 0
+    return Pieces(first, tuple(layers), last, closing.arriving, kept, outputs, early, bound), named

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64, DType
@@ -12,9 +12,10 @@ from trainledger.facts.peft import scales_inside
 from trainledger.ledger.blocks import Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
 from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
+from trainledger.ledger.frame import Frame
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.piece import Piece
-from trainledger.ledger.rules import Frame, asked, lower
+from trainledger.ledger.rules import asked, lower
 from trainledger.ledger.rules_liger import for_family
 from trainledger.ledger.run import Run
 from trainledger.ledger.tape import EXTERNAL, Tape
@@ -34,6 +35,11 @@ class Job:
     model: Model
     run: Run
     trained: Trained
+
+    @property
+    def short(self) -> Job:
+        """The same with one token a sequence: the least that micro-batches have whose length the plan does not say."""
+        return replace(self, run=replace(self.run, setting=replace(self.run.setting, sequence=1)))
 
     def frame(self) -> Frame:
         """A new tape to write on."""
@@ -72,7 +78,8 @@ def opening_of(job: Job, leaves: Leaves) -> Opening:
     tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
     for name in IDS:
         names[name] = tape.outside(tokens, INT64, False)
-    position_ids(frame, model)
+    if model.handed.numbered:
+        position_ids(frame, model)
     scaled = scales_inside(model.family, setting.transformers)
     lower(frame, asked(model.prologue, scaled) if job.run.asks_inputs(model) else model.prologue)
     hidden = names["h"]

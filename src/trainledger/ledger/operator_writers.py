@@ -10,9 +10,10 @@ from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import BOOL, DTYPES, FP32, INT64, DType
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
 from trainledger.ledger import aten, fused_head, rotary, rules_liger
+from trainledger.ledger.frame import Frame, Setting
 from trainledger.ledger.losses import torch_cross_entropy
 from trainledger.ledger.nn import linear
-from trainledger.ledger.rules import Frame, Setting, lower
+from trainledger.ledger.rules import lower
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.parts import ACTIVATIONS, gated

@@ -18,7 +18,7 @@ class Piece:
     `known`: lines of storages shared with other pieces; `arriving` and `leaving`: lines of the output's and of the
     input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient. `leaf`: a value that was made
     to need a gradient, so that the graph holds it and it holds its gradient: both outlive the piece (EXTERNAL: none).
-    `calls`: its operations.
+    `calls`: its operations. `bound`: how many primitives had run as a caller's name was bound to results (0: none was).
     """
 
     tape: Tape
@@ -31,6 +31,7 @@ class Piece:
     outside: dict[int, str]
     leaf: int = EXTERNAL
     calls: Sequence[Call] = ()
+    bound: int = 0
 
     @property
     def staying(self) -> frozenset[int]:

@@ -57,6 +57,8 @@ def _dequantised(t: Tape, base: Base) -> int:
     ins = (x, *weight, *((bias,) if bias is not None and fused else ()))
     out = t.fresh(base.dims, low, any(t.grad[one] for one in ins), "output")
     t.run(Prim("linear", ins, (out,), _saves(t, base, x), (*_bias(t, ins), *_back(t, base, low)), ()))
+    if fused and t.grad[x] and not _reached(base, BNB_4.lets_go):
+        t.attached.append(x)
     if bias is not None and not fused:
         out = aten.add(t, out, bias)
     result = aten.to(t, out, own)

@@ -22,13 +22,16 @@ def rope(t: Tape, spec: Rope, wholes: Pair, tables: Pair) -> list[int]:
     used = [_spread(t, table) for table in tables] if spec.spread else list(tables)
     split = [_parts(t, spec, x) for x in inputs] if spec.join is not Join.NONE else [[x] for x in inputs]
     out: list[int] = []
-    for parts in split:
+    for parts, dtype in zip(split, dtypes, strict=True):
         turned = _turn(t, spec, parts[0], used)
+        turned = aten.to(t, turned, dtype) if spec.join is Join.CAST else turned
         out.append(_joined(t, spec, turned, parts[1]) if spec.join is Join.EACH else turned)
     named: list[int] = []
     if spec.join is Join.APART:
         named = [*out, *(parts[1] for parts in split)]
-    if spec.join in (Join.LAST, Join.APART):
+    if spec.join is Join.CAST:
+        named = [*out]
+    if spec.join in (Join.LAST, Join.CAST, Join.APART):
         out = [_joined(t, spec, turned, parts[1]) for turned, parts in zip(out, split, strict=True)]
     result = [aten.to(t, x, dtype) if spec.back else x for x, dtype in zip(out, dtypes, strict=True)]
     t.end([*inputs, *used, *out, *result])

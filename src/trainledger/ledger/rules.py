@@ -2,107 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import FP32, DType
+from trainledger.facts.dtypes import FP32
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.quantization import STACKED_EXPERTS
 from trainledger.facts.versions import at_least
-from trainledger.ledger import aten, attention, experts, experts_loop, fused_lora, layers, nn, rotary, rules_liger
+from trainledger.ledger import (
+    aten,
+    attention,
+    experts,
+    experts_loop,
+    fused_lora,
+    layers,
+    nn,
+    rotary,
+    rules_liger,
+    rules_litgpt,
+)
 from trainledger.ledger.activations import activation
+from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import Site
-from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.visits import Call, call_of
-from trainledger.lines.kernel_choice import Asked, Choice, choose
 from trainledger.model import program as p
 from trainledger.model.program import NormKind, Op, Weight
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What the rules need to know of the run: tokens, the plan's word for attention, dtypes, dropout, releases, the
-    device's architecture, whether cuDNN attention is set back, and whether the batch has a mask of its tokens. `norms`
-    is None where every weight is read in the dtype `weights`, whatever it is kept in."""
-
-    batch: int
-    sequence: int
-    attention: str
-    weights: DType
-    norms: DType | None
-    autocast: DType | None = None
-    training: bool = True
-    torch: str = ""
-    architecture: str = ""
-    fallback_kernels: bool = False
-    transformers: str = ""
-    masked: bool = False
-
-    def dtype_of(self, weight: Weight) -> DType:
-        """The dtype in which a weight is read."""
-        if weight.packed is not None:
-            return weight.packed.compute
-        if self.norms is None:
-            return self.weights
-        return weight.dtype or (self.norms if weight.role is p.Role.NORM else self.weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight, the
-    attention kernels of the operations being written, fused kernels, releases, operations' primitives and calls, the
-    keys of each attention."""
-
-    tape: Tape
-    setting: Setting
-    names: dict[str, int]
-    trained: Callable[[Weight], bool]
-    params: dict[Weight, int]
-    kernels: list[Choice] = field(default_factory=list)
-    software: Software = field(default_factory=Software)
-    marks: list[tuple[str, int, int]] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)
-
-    def choice(self, spec: p.Attention) -> Choice:
-        """The kernel that this attention runs, given whether there is a mask for it."""
-        s = self.setting
-        return choose(
-            Asked(
-                word=s.attention,
-                dtype=s.autocast or s.weights,
-                head=spec.head,
-                mask=spec.mask_name in self.names,
-                dropout=spec.dropout if s.training else 0,
-                grouped=spec.heads != spec.kv_heads,
-                torch=s.torch,
-                architecture=s.architecture,
-                deprioritised=s.fallback_kernels,
-                transformers=s.transformers,
-                family=self.software.family,
-            )
-        )
-
-    def param(self, weight: Weight | None) -> int | None:
-        """The parameter's value on this tape (None for None)."""
-        if weight is None:
-            return None
-        if weight not in self.params:
-            dtype = self.setting.dtype_of(weight)
-            self.params[weight] = self.tape.outside(weight.dims, dtype, self.trained(weight), weight)
-        return self.params[weight]
-
-    def need(self, weight: Weight) -> int:
-        """The parameter's value on this tape."""
-        value = self.param(weight)
-        assert value is not None
-        return value
-
-    def dims(self, tail: Dims) -> Dims:
-        """Dims of a tensor of the micro-batch: batch, sequence, then what the operation makes per token."""
-        return (Axis(Dim.BATCH, self.setting.batch), Axis(Dim.SEQUENCE, self.setting.sequence), *tail)
 
 
 def _norm(f: Frame, spec: p.Norm, x: int) -> int:
@@ -113,6 +38,8 @@ def _norm(f: Frame, spec: p.Norm, x: int) -> int:
         return nn.layer_norm(t, x, weight, f.param(spec.bias))
     if spec.kind is NormKind.LAYER_MANUAL and weight is not None:
         return _layer_by_hand(t, x, weight)
+    if weight is not None and spec.kind in rules_litgpt.NORMS:
+        return rules_litgpt.norm(t, spec.kind, x, weight)
     high = aten.to(t, x, FP32)
     var = aten.mean(t, aten.square(t, high))
     inv = aten.rsqrt(t, aten.shift(t, var))
@@ -145,12 +72,21 @@ def _layer_by_hand(t: Tape, x: int, weight: int) -> int:
 
 
 def _rope(f: Frame, spec: p.Rope, q: int, k: int) -> list[int]:
-    cos, sin = f.names[f"cos{spec.tables}"], f.names[f"sin{spec.tables}"]
+    cos, sin = (_table(f, f"{wave}{spec.tables}", spec.rotary) for wave in ("cos", "sin"))
     if spec.join is p.Join.NONE and rules_liger.replaces(f.software):
         heads, turned = len(f.dims(())), p.View(keys=True)
         copied = _copied(f, p.View(), f.tape.dims[q][heads:]), _copied(f, turned, f.tape.dims[k][heads:])
         return rules_liger.rope(f.tape, (q, k), (cos, sin), copied)
     return rotary.rope(f.tape, spec, (q, k), (cos, sin))
+
+
+def _table(f: Frame, name: str, rotary: int) -> int:
+    """A table that the model's forward made, or one that is a buffer of the model in fp32."""
+    if name not in f.names:
+        single = Axis(Dim.ONE, 1)
+        dims = (single, Axis(Dim.SEQUENCE, f.setting.sequence), single, Axis(Dim.ROPE_DIM, rotary))
+        return f.tape.outside(dims, FP32, False)
+    return f.names[name]
 
 
 def _attention(f: Frame, spec: p.Attention, q: int, k: int, v: int) -> int:
@@ -257,6 +193,8 @@ def _shaped(f: Frame, op: Op, x: int) -> list[int]:
             return [aten.part(t, x, (dims[0], Axis(Dim.ONE, 1), *op.dims))]
         case p.Copy():
             return [aten.copy(t, x)]
+        case p.Repeat(heads):
+            return [attention.repeated(t, x, heads)]
         case _:
             raise TypeError(f"no rule for {type(op.spec).__name__}")
 

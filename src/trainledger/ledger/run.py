@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE_ADAPTERS, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
+from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.peft import INPUT_GRADIENTS
+from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.sharding import FIRST
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
-from trainledger.facts.versions import at_least
-from trainledger.ledger.rules import Setting
+from trainledger.facts.versions import at_least, parse_version
+from trainledger.ledger.frame import Setting
 from trainledger.ledger.software import Software
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model, Role
@@ -60,9 +62,16 @@ class Run:
     def asks_inputs(self, model: Model) -> bool:
         """Whether the embedding's rows are made to need a gradient: where layers are recomputed, by PEFT, and by
         Transformers itself from 5.0 on."""
-        if self.recompute not in ("full", "reentrant"):
+        if self.recompute not in ("full", "reentrant") or self.software.framework in OWN_MODELS:
             return False
         return has_tuned(model) or at_least(self.setting.transformers or None, INPUT_GRADIENTS.since)
+
+    @property
+    def alone(self) -> bool:
+        """Whether only the first micro-batch is as long as the plan says: LitGPT's scripts before its first release,
+        which plans name by a commit, fed the longest sample first and random ones from then on."""
+        release = self.software.release(LITGPT) if self.software.framework == LITGPT else ""
+        return bool(release) and parse_version(release) is None
 
     @property
     def residual(self) -> DType:
@@ -101,7 +110,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         loss=stack.loss,
         gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
-        keeps_logits=bool(options.get("keep_outputs", False)),
+        keeps_logits=bool(options.get("keep_outputs", stack.framework == LITGPT)),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
         software=_software(plan),
@@ -173,7 +182,7 @@ def _virtual(plan: Plan) -> int:
 def _software(plan: Plan) -> Software:
     stack = plan.stack
     caches = stack.options.get("use_cache") is not False
-    return Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan), caches=caches)
+    return Software(frozenset(stack.kernels), dict(stack.versions), "", _multiprocessors(plan), caches, stack.framework)
 
 
 def _multiprocessors(plan: Plan) -> Multiprocessors:
@@ -187,6 +196,8 @@ def _batch_tensors(plan: Plan) -> int:
     given = stack.options.get("batch_tensors")
     if given is not None:
         return len(given)
+    if stack.framework in OWN_MODELS:
+        return len(("ids", "labels"))
     if not stack.versions.get(TRAINER_BATCH.package):
         return 1
     ahead = at_least(stack.versions.get("transformers"), TRAINER_BATCH.ahead)

@@ -12,14 +12,15 @@ LIGER, FOAK = "liger", "foak"
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """Names of fused kernel sets, releases by package, the model's family, the device's multiprocessors, and whether
-    the model is asked for its keys and values (`use_cache`)."""
+    """Names of fused kernel sets, releases by package, the model's family, the device's multiprocessors, whether the
+    model is asked for its keys and values (`use_cache`), and the plan's framework."""
 
     kernels: frozenset[str] = frozenset()
     releases: Mapping[str, str] = field(default_factory=dict)
     family: str = ""
     device: Multiprocessors = UNKNOWN_DEVICE
     caches: bool = True
+    framework: str = ""
 
     def release(self, *names: str) -> str:
         """The release of the first of these packages that is named; empty where none is."""

@@ -78,6 +78,7 @@ class _Steps:
     """Lines and segments of the run as they are put together."""
 
     __slots__ = (
+        "before",
         "buckets",
         "extras",
         "gradients",
@@ -95,6 +96,7 @@ class _Steps:
     def __init__(self, job: Job, layout: Layout, updates: Updates, extras: Extras) -> None:
         self.job, self.layout, self.updates, self.extras = job, layout, updates, extras
         self.segments: list[Segment] = []
+        self.before: Micro | None = None
         self.rebuilt = False
         self.states: Runs = []
         self.temporaries: Runs = []
@@ -178,9 +180,12 @@ class _Steps:
         ahead, behind = list(kind.forward), list(kind.backward)
         if first:
             ahead, behind = (with_workspace(segments, kind.products, self.work) for segments in (ahead, behind))
+        before, self.before = self.before, kind
+        if before is not None and before.early:  # the model's results are named before the loss is made of them
+            ahead.insert(kind.bound, Segment(ahead[kind.bound].moment, tuple(-line - 1 for line in before.early)))
         self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in ahead]
-        if not first:  # the caller's names are bound again
-            self.segments.append(Segment(self.segments[-1].moment, tuple(-line - 1 for line in kind.named)))
+        if before is not None:  # the caller's names are bound again
+            self.segments.append(Segment(self.segments[-1].moment, tuple(-line - 1 for line in before.named)))
         self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in behind]
 
     def _update(self, name: str, creates: bool) -> None:

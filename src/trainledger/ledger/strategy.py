@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
@@ -65,9 +66,14 @@ def _accelerated(plan: Plan) -> bool:
 
 
 def waits(plan: Plan) -> bool:
-    """Whether gradients are reduced in a step's last micro-batch only: as said, or as accelerate does."""
+    """Whether gradients are reduced in a step's last micro-batch only: as said, or as accelerate and Fabric do."""
     given = plan.parallel.options.get("no_sync")
-    return _accelerated(plan) if given is None else bool(given)
+    return _accelerated(plan) or _fabric(plan) if given is None else bool(given)
+
+
+def _fabric(plan: Plan) -> bool:
+    """Whether Lightning Fabric runs the plan: FSDP1 with parameters under their own names, no_backward_sync."""
+    return plan.stack.framework == LITGPT
 
 
 def _schedule(plan: Plan, job: Job) -> Schedule:
@@ -117,7 +123,7 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
         stored=dtypes_of(plan).weights,
         compute=compute,
         reduce=DTYPES[precision.reduce] if precision.reduce else compute,
-        named=_accelerated(plan) if named is None else bool(named),
+        named=(_accelerated(plan) or _fabric(plan)) if named is None else bool(named),
         keeps=not whole and (not parallel.reshard_after_forward or sharding in KEEPING),
         forward=bool(options.get("forward_prefetch")),
         backward=prefetch,

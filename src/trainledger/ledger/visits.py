@@ -38,10 +38,12 @@ class Visit(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """Visits of a piece in order, forward and backward."""
+    """Visits of a piece in order, forward and backward. `bound`: after how many events of forward a caller's name was
+    bound to what it made (0: none was)."""
 
     forward: tuple[Visit, ...] = ()
     backward: tuple[Visit, ...] = ()
+    bound: int = 0
 
 
 NOWHERE = Visits()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.model_types import MODEL_TYPES
+from trainledger.model import litgpt
 from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
 from trainledger.model.looped import looped, loops
@@ -17,12 +18,17 @@ from trainledger.model.prompts import PROMPT_KINDS, prompted, with_tokens
 from trainledger.model.quantised import packing_of, quantised
 from trainledger.plan.schema import Plan
 
+OWN: Mapping[str, Callable[[Plan], Model]] = {"litgpt": litgpt.model_of}  # frameworks with model code of their own
+
 
 def model_of(plan: Plan) -> Model:
     """The model that a plan trains: that of its keys, quantised and with an adapter as the plan says.
 
     Raises InputError as `build` does.
     """
+    own = OWN.get(plan.stack.framework)
+    if own is not None:
+        return own(plan)
     model, packing = build(plan.keys()), packing_of(plan)
     if loops(plan):
         model = looped(model, plan)

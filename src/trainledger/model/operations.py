@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.model.weights import Delta, LowRank, Tokens, Weight
+from trainledger.model.weights import Delta, FusedLowRank, LowRank, Tokens, Weight
 
 
 class NormKind(StrEnum):
@@ -19,6 +19,10 @@ class NormKind(StrEnum):
     RMS_PLAIN = "rms-plain"  # as `rms`, without a weight
     LAYER = "layer"  # torch.nn.LayerNorm
     LAYER_MANUAL = "layer-manual"  # mean and variance by hand in fp32 (Cohere)
+    RMS_SQUARES = (
+        "rms-squares"  # as `rms-late-cast`, with x times x for the square and the weight cast to fp32 (LitGPT)
+    )
+    RMS_SQUARES_ONE_PLUS = "rms-squares-one-plus"  # likewise, times (1 + weight)
     RMS_SQRT = "rms-sqrt"  # all in fp32, times weight, pow(-0.5) (Gemma 3n style)
 
 
@@ -76,7 +80,7 @@ class Linear:
     bias: Weight | None = None
     conv1d: bool = False
     flat: bool = False
-    adapter: LowRank | Delta | Tokens | None = None
+    adapter: LowRank | FusedLowRank | Delta | Tokens | None = None
 
 
 def sides(spec: Linear | Embed) -> tuple[Axis, Axis]:
@@ -118,12 +122,20 @@ class Copy:
     """A contiguous copy where the layout needs one (`.contiguous()`, `.reshape` of a transposed view)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Heads of keys or values repeated to this many: a copy, or a view where there is but one head."""
+
+    heads: int
+
+
 class Join(StrEnum):
     """When the turned part of a head is concatenated with the part that passes."""
 
     NONE = "none"  # all of the head turns, nothing is concatenated
     EACH = "each"  # queries before keys are turned (Phi-3)
     LAST = "last"  # both after both are turned (GPT-NeoX, GLM)
+    CAST = "cast"  # both after both are turned and cast back; the turned parts keep names of their own (LitGPT)
     APART = "apart"  # likewise, and the turned and the passing parts keep names of their own: four more results (Phi)
 
 
@@ -270,6 +282,7 @@ Spec: TypeAlias = (
     | Split
     | First
     | Copy
+    | Repeat
     | Rope
     | Attention
     | Act

@@ -28,6 +28,7 @@ from trainledger.model.operations import (
     Norm,
     NormKind,
     Prompts,
+    Repeat,
     Rope,
     Router,
     Scale,
@@ -36,7 +37,7 @@ from trainledger.model.operations import (
     View,
     sides,
 )
-from trainledger.model.weights import Buffer, Delta, LowRank, Packing, Role, Tokens, Weight
+from trainledger.model.weights import Buffer, Delta, FusedLowRank, LowRank, Packing, Role, Tokens, Weight
 
 __all__ = [
     "KEPT",
@@ -52,6 +53,7 @@ __all__ = [
     "Embed",
     "Experts",
     "First",
+    "FusedLowRank",
     "Head",
     "Join",
     "Linear",
@@ -63,6 +65,7 @@ __all__ = [
     "NormKind",
     "Op",
     "Packing",
+    "Repeat",
     "Role",
     "Rope",
     "Rotary",
@@ -143,11 +146,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """How a layer is called: names passed by position (all others are by keyword), and whether the numbers of positions
-    are passed, too. A reentrant checkpoint saves what comes by position, and its node keeps what comes by keyword."""
+    """How a layer is called: names passed by position (all others are by keyword), whether the numbers of positions are
+    passed, too, and whether the model's forward makes them at all. A reentrant checkpoint saves what comes by position,
+    and its node keeps what comes by keyword."""
 
     by_position: tuple[str, ...] = ()
     positions: bool = True
+    numbered: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,24 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class FusedLowRank:
+    """What LoRA adds to a fused layer of queries, keys and values: one `down` for all that are adapted, an own part of
+    `up` for each, of these widths. `padded`: not all three are adapted, and zeros stand for the rest. `dropout`: of the
+    layer's input."""
+
+    down: Weight
+    up: Weight
+    widths: tuple[int, ...]
+    padded: bool
+    dropout: float = 0.0
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """Its parameters in order."""
+        return (self.down, self.up)
+
+
+@dataclass(frozen=True, slots=True)
 class LowRank:
     """What LoRA adds to a layer: up(down(dropout(x))), scaled. `magnitude`: DoRA's trained norm of every output."""
 
