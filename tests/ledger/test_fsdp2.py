@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import estimate
+from trainledger.base.problems import InputError
 from trainledger.ledger.rank import Ledger
 
 LAYER = 2 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 640 + 2 * 256)  # bytes in bf16
@@ -40,6 +43,25 @@ def test_backward_holds_the_layer_that_runs_and_the_next_one_gathered() -> None:
 def test_kept_layers_are_all_there_at_the_loss() -> None:
     kept = made(parallel={"reshard_after_forward": False})
     assert near(held(kept, "step 2: loss", "gathered_weights"), ENDS + 3 * LAYER + LAYER)
+
+
+@pytest.mark.parametrize("between", [1, 2, 4])
+def test_layers_are_kept_over_fewer_ranks_between_forward_and_backward(between: int) -> None:
+    """One is as false, all ranks as true."""
+    kept = made(parallel={"reshard_after_forward": between})
+    waiting = 0 if between == 4 else 3 * LAYER // between
+    # the gather of the last layer stays until the root's end; with layers kept, the root reshards over the two as well
+    assert near(held(kept, "step 2: loss", "gathered_weights"), waiting + ENDS + LAYER)
+    assert near(held(kept, "step 2: optimizer", "gathered_weights"), 0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "between", "found"), [("fsdp2", 3, "Did you mean 2?"), ("fsdp1", 2, "Set it to true or false.")]
+)
+def test_a_number_of_ranks_that_cannot_be_is_refused(strategy: str, between: int, found: str) -> None:
+    with pytest.raises(InputError) as caught:
+        made(parallel={"strategy": strategy, "reshard_after_forward": between})
+    assert [(one.path, one.fix) for one in caught.value.problems] == [("parallel.reshard_after_forward", found)]
 
 
 def test_a_root_that_reshards_is_gathered_again_before_the_loss_runs_backward() -> None:

@@ -21,18 +21,20 @@ from trainledger.evidence.trace.live.session import where_of
 
 PURE = {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16", "reduce": "bf16"}
 MIXED = {"weights": "fp32", "compute": "bf16", "autocast": False, "gradients": "fp32"}
-CASES: list[tuple[str, dict[str, Any], str, bool, int]] = [
+CASES: list[tuple[str, dict[str, Any], str, bool | int, int]] = [
     ("llama", PURE, "none", True, 8),
     ("llama", {**MIXED, "reduce": "fp32"}, "full", False, 8),
     ("qwen2", {**MIXED, "reduce": "bf16"}, "none", True, 3),
     ("gpt2", {**MIXED, "reduce": "fp32"}, "full-reentrant", True, 4),
     ("gemma3_text", PURE, "full", True, 16),
     ("bert", {**MIXED, "reduce": "fp32"}, "none", False, 2),
+    ("llama", {**MIXED, "reduce": "fp32"}, "none", 2, 8),
+    ("qwen2", PURE, "full", 4, 16),
 ]
 
 
 @pytest.mark.parametrize(("family", "precision", "recompute", "reshard", "ranks"), CASES)
-def test_phases_agree(family: str, precision: dict[str, Any], recompute: str, reshard: bool, ranks: int) -> None:
+def test_phases_agree(family: str, precision: dict[str, Any], recompute: str, reshard: bool | int, ranks: int) -> None:
     plan = plan_of(
         FAMILIES[family],
         precision=precision,

@@ -10,7 +10,7 @@ from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.scope import SCOPE
-from trainledger.facts.sharding import FIRST, OFFLOAD, VERSIONS, WORDS
+from trainledger.facts.sharding import FIRST, OFFLOAD, SECOND, VERSIONS, WORDS
 from trainledger.ledger.run import every_of
 from trainledger.ledger.strategy import fsdp_of, waits
 from trainledger.model.counts import has_tuned
@@ -109,9 +109,23 @@ def _sharding(plan: Plan) -> Iterator[Problem]:
             "optimizer.in_backward", f"found true beside {plan.parallel.strategy}",
             "a step in backward can be estimated where gradients are whole", f"Strategies: {', '.join(WHOLE)}.",
         )  # fmt: skip
+    yield from _reshard(plan)
     version = plan.parallel.options.get("fsdp_version")
     if version is not None and version not in VERSIONS:
         yield Problem("parallel.options.fsdp_version", f"found {version!r}", "1 or 2 is needed")
+
+
+def _reshard(plan: Plan) -> Iterator[Problem]:
+    """A number of ranks over which weights are kept after their forward, as FSDP2 allows it."""
+    given, shard = plan.parallel.reshard_after_forward, degrees(plan).shard
+    if isinstance(given, bool):
+        return
+    path, found = "parallel.reshard_after_forward", f"found {given}"
+    if fsdp_of(plan) != SECOND:
+        yield Problem(path, found, "a number of ranks is FSDP2's alone", "Set it to true or false.")
+    elif shard % given:
+        near = max(one for one in range(1, min(given, shard) + 1) if not shard % one)
+        yield Problem(path, found, f"a divisor of the {shard} ranks that shard is needed", f"Did you mean {near}?")
 
 
 def _offload(plan: Plan) -> Iterator[Problem]:

@@ -22,16 +22,17 @@ from trainledger.model.program import Weight
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """FSDP2's settings: ranks of one shard group; dtypes of shards, of what is gathered, of reductions; which units
-    stay gathered after forward (layers, root); what a reduction's input and an all-reduce's keep; whether layers are
-    recomputed by a forward of their own (reentrant); whether the head is called as a module; the rank within its group
-    that is looked at; whether shards and reduced gradients lie in the host's memory."""
+    """FSDP2's settings: ranks of one shard group; dtypes of shards, of what is gathered, of reductions; over how many
+    ranks weights are kept between forward and backward (0: as the shards themselves, 1: gathered), and whether the root
+    stays gathered; what a reduction's input and an all-reduce's keep; whether layers are recomputed by a forward of
+    their own (reentrant); whether the head is called as a module; the rank within its group that is looked at; whether
+    shards and reduced gradients lie in the host's memory."""
 
     ranks: int
     stored: DType
     compute: DType
     reduce: DType
-    keeps: bool
+    between: int
     root_keeps: bool
     holds_input: bool
     holds_output: bool
@@ -43,11 +44,12 @@ class How:
 
 class Kept:
     """What stays from one micro-batch to the next: lines of gradients that are not reduced yet, by unit, each with its
-    weight; and units whose weights are gathered."""
+    weight; units whose weights are gathered, and those whose weights are kept for backward over fewer ranks."""
 
     def __init__(self) -> None:
         self.waiting: dict[Key, list[tuple[Weight, int]]] = {}
         self.open: set[Key] = set()
+        self.between: set[Key] = set()
 
 
 class Fsdp2(UnitHooks):
@@ -72,9 +74,9 @@ class Fsdp2(UnitHooks):
     def passed(self, at: int) -> Events:
         """Let go of what the piece read."""
         last = at == self.units.last
-        events = [] if last or self.how.keeps else self._each(self._reshard, at)
+        events = [] if last or self.how.between == 1 else self._each(self._after, at)
         if last:
-            events += [] if self.how.root_keeps else self._reshard(ROOT_KEY)
+            events += [] if self.how.root_keeps else self._after(ROOT_KEY)
             events += self._let_go()
         return tuple(events)
 
@@ -125,6 +127,8 @@ class Fsdp2(UnitHooks):
             return []
         self.pending.add(key)
         gather = self.lines.gather(unit) + 1
+        if key in self.kept.between:
+            return [gather]
         if self.how.offload:
             return self._from_host(unit, gather)
         if self.how.stored == self.how.compute:
@@ -154,6 +158,7 @@ class Fsdp2(UnitHooks):
         self.kept.open.add(key)
         events = self._let_go() if forward else []
         events += [line + 1 for line in self.lines.copies(unit)]
+        events += self._forget(key, unit)
         if forward:
             self.held = self.lines.gather(unit)
         else:
@@ -163,6 +168,23 @@ class Fsdp2(UnitHooks):
     def _let_go(self) -> list[int]:
         held, self.held = self.held, None
         return [] if held is None else [-held - 1]
+
+    def _after(self, key: Key) -> list[int]:
+        """The end of a unit's forward: each weight's part over fewer ranks is cloned, then the whole is freed."""
+        unit = self.units.unit(key)
+        if not self.how.between or unit is None or key not in self.kept.open:
+            return self._reshard(key)
+        self.kept.open.discard(key)
+        self.kept.between.add(key)
+        pairs = zip(self.lines.between(unit), self.lines.copies(unit), strict=True)
+        return [event for part, whole in pairs for event in (part + 1, -whole - 1)]
+
+    def _forget(self, key: Key, unit: Unit) -> list[int]:
+        """What was kept over fewer ranks is let go of once the weights are whole again."""
+        if key not in self.kept.between:
+            return []
+        self.kept.between.discard(key)
+        return [-line - 1 for line in self.lines.between(unit)]
 
     def _reshard(self, key: Key) -> list[int]:
         unit = self.units.unit(key)

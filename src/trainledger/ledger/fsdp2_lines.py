@@ -72,6 +72,15 @@ class UnitLines:
         whole = with_rows(dims, rows_of(dims[0].size, ranks) * ranks)
         return self.book.tensor(Account.GATHERED, f"{member.name} (whole)", whole, self.how.compute, FSDP2.source)
 
+    def between(self, unit: Unit) -> list[int]:
+        """Every weight's part over the fewer ranks that keep it between forward and backward."""
+        return [self._between(member) for member in unit.members]
+
+    def _between(self, member: Member) -> int:
+        name, how = f"{member.name} (kept over {self.how.between} ranks)", self.how
+        size = self.part(member.weight) * how.ranks // how.between
+        return self._flat(Account.GATHERED, name, size, (how.compute, 0))
+
     def unreduced(self, weight: Weight) -> int:
         """A whole gradient that waits in the dtype of reductions."""
         name = f"{weight.name} (not reduced yet)"

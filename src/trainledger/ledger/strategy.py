@@ -84,19 +84,21 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
     precision, parallel = plan.precision, plan.parallel
     compute = DTYPES[precision.compute]
     torch = plan.stack.versions.get("torch")
-    keeps = not parallel.reshard_after_forward
+    ranks, given = degrees(plan).shard, parallel.reshard_after_forward
+    number = int(not given) if isinstance(given, bool) else given
+    between = number if number == 1 or number < ranks else 0
     return How(
-        ranks=degrees(plan).shard,
+        ranks=ranks,
         stored=dtypes_of(plan).weights,
         compute=compute,
         reduce=DTYPES[precision.reduce] if precision.reduce else compute,
-        keeps=keeps,
-        root_keeps=keeps or not at_least(torch, FSDP2.root),
+        between=between,
+        root_keeps=between == 1 or not at_least(torch, FSDP2.root),
         holds_input=at_least(torch, FSDP2.inputs),
         holds_output=parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
         reentrant=job.run.recompute == "reentrant",
         calls_head=job.run.loss not in (CHUNKED, FUSED),
-        rank=rank % degrees(plan).shard,
+        rank=rank % ranks,
         offload=plan.offload.params is not None,
     )
 

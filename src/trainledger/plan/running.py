@@ -75,7 +75,10 @@ class Parallel(Section):
     etp: DegreeOrNull = Field(
         None, description="Tensor-parallel degree of experts; null means the framework's default."
     )
-    reshard_after_forward: Bool = Field(True, description="Whether gathered weights are freed after their forward.")
+    reshard_after_forward: Bool | Degree = Field(
+        True,
+        description="Whether gathered weights are freed after their forward; a number: kept over that many ranks.",
+    )
     options: dict[str, Any] = Field(
         default_factory=dict, description="The strategy's own settings under their own names."
     )

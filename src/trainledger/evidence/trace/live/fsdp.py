@@ -13,8 +13,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.fsdp._fully_shard import _fsdp_param, _fsdp_param_group
+from torch.distributed.fsdp._fully_shard import _fsdp_param, _fsdp_param_group, _fully_shard
 from torch.distributed.tensor import _sharding_prop
+from torch.utils._python_dispatch import _disable_current_modes
 
 from trainledger.evidence.trace.live.dtypes import TORCH
 from trainledger.evidence.trace.live.ledger import StorageLedger
@@ -24,6 +25,7 @@ from trainledger.plan.schema import Plan
 
 GATHERED = "unsharded weights"
 PRETEND = "fake"  # the process group's back end
+MESH = "_get_post_forward_mesh_info"  # makes the groups that keep weights between forward and backward
 
 
 @contextmanager
@@ -64,6 +66,8 @@ def watched(session: Session) -> Iterator[None]:
             for name in ("alloc_storage", "free_storage"):
                 if hasattr(module, name):
                     stack.enter_context(_replaced(module, name, _resizing(session, getattr(module, name))))
+        if hasattr(_fully_shard, MESH):
+            stack.enter_context(_replaced(_fully_shard, MESH, _outside(getattr(_fully_shard, MESH))))
         owner, method = _sharding_prop.ShardingPropagator, "_propagate_tensor_meta_non_cached"
         stack.enter_context(_replaced(owner, method, _unseen(session, getattr(owner, method))))
         stack.enter_context(_replaced(torch.cpu, "stream", _streams(session)))
@@ -101,6 +105,16 @@ def _gathered(ledger: StorageLedger, number: int) -> None:
         work = Account.BACKWARD if birth.phase == BACKWARD else Account.FORWARD
         ledger.settle(number, work.value, again=True)
         ledger.labels[number] = (birth.module, GATHERED)
+
+
+def _outside(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Groups of ranks are made of real numbers."""
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return run(*args, **kwargs)
+
+    return made
 
 
 def _unseen(session: Session, find: Callable[..., Any]) -> Callable[..., Any]:
