@@ -19,7 +19,7 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
         "ln-tuning",
     ),
     "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
-    "stack.framework": ("transformers", "deepspeed", "torch", "litgpt"),
+    "stack.framework": ("transformers", "deepspeed", "torch", "litgpt", "fsdp_qlora"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),

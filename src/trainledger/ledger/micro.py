@@ -260,6 +260,9 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in stays)))
     else:
         named = (*named, *stays)
+    if job.run.forgets:
+        first = replace(first, backward=(*first.backward, *(-line - 1 for line in (*named, *early))))
+        named, early = (), ()
     if not closing.bound:
         named, early = (*named, *early), ()
     bound = closing.bound if early else 0

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.litgpt import NAME as LITGPT
@@ -73,6 +74,11 @@ class Run:
         return bool(release) and parse_version(release) is None
 
     @property
+    def forgets(self) -> bool:
+        """Whether the loop lets go of loss and logits before the next forward."""
+        return self.software.framework == FSDP_QLORA
+
+    @property
     def residual(self) -> DType:
         """The dtype of hidden states between blocks."""
         return self.setting.weights
@@ -109,7 +115,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         loss=stack.loss,
         gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
-        keeps_logits=bool(options.get("keep_outputs", stack.framework == LITGPT)),
+        keeps_logits=bool(options.get("keep_outputs", stack.framework in (LITGPT, FSDP_QLORA))),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
         software=Software(

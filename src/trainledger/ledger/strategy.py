@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
 from trainledger.facts.trainer import TRAINER_BATCH
@@ -37,7 +38,7 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
         return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job))
     if fsdp_of(plan) == FIRST:
         units = units_of(job.model, {}, wraps)
-        policy = plan.adapter is not None and _accelerated(plan)
+        policy = plan.adapter is not None and (_accelerated(plan) or _script(plan))
         return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job))
     if deepspeed_of(plan):
         return wrapper_of(plan, job, updates, rank)
@@ -73,6 +74,11 @@ def _accelerated(plan: Plan) -> bool:
 def _fabric(plan: Plan) -> bool:
     """Whether Lightning Fabric runs the plan: FSDP1 with parameters under their own names, no_backward_sync."""
     return plan.stack.framework == LITGPT
+
+
+def _script(plan: Plan) -> bool:
+    """Whether fsdp_qlora's script runs the plan: trained leaves apart, checkpoints inside the units of layers."""
+    return plan.stack.framework == FSDP_QLORA
 
 
 def _schedule(plan: Plan, job: Job) -> Schedule:
@@ -127,7 +133,7 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
         forward=bool(options.get("forward_prefetch")),
         early=prefetch == EARLY,
         late=prefetch == LATE,
-        reentrant=job.run.recompute == "reentrant",
+        reentrant=job.run.recompute == "reentrant" and not _script(plan),
         mixed=precision.autocast or compute != DTYPES[precision.weights],
-        hidden=_hidden(job) if plan.adapter is not None else None,
+        hidden=_hidden(job) if plan.adapter is not None and not _script(plan) else None,
     )
