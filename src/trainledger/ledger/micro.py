@@ -9,9 +9,11 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import scales_inside
+from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Piece, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
+from trainledger.ledger.compiled import compile_layer
 from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
@@ -152,6 +154,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> tuple[Walk
     if kind.recompute == "reentrant":
         tape.leaves.add(source)
     lower(frame, block.ops)
+    if frame.software.compiled and frame.software.framework == TORCHTUNE:
+        compile_layer(tape)
     target = frame.names["h"]
     tape.end([source, *tape.cached.values(), *(value for value in frame.names.values() if value != target)])
     (before, leaving), (after, arriving) = (_edge(job, opening, tape.dtype[value]) for value in (source, target))

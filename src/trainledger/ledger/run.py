@@ -118,9 +118,18 @@ def run_of(plan: Plan, architecture: str) -> Run:
         keeps_logits=bool(options.get("keep_outputs", stack.framework in (LITGPT, FSDP_QLORA))),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
-        software=Software(
-            frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan), framework=stack.framework
-        ),
+        software=_software(plan),
+    )
+
+
+def _software(plan: Plan) -> Software:
+    stack = plan.stack
+    return Software(
+        frozenset(stack.kernels),
+        dict(stack.versions),
+        device=_multiprocessors(plan),
+        framework=stack.framework,
+        compiled=bool(stack.compile),
     )
 
 

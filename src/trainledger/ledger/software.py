@@ -12,14 +12,15 @@ LIGER, FOAK = "liger", "foak"
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """Names of fused kernel sets, releases by package, the model's family, the device's multiprocessors, and the plan's
-    framework."""
+    """Names of fused kernel sets, releases by package, the model's family, the device's multiprocessors, the plan's
+    framework, and whether it compiles."""
 
     kernels: frozenset[str] = frozenset()
     releases: Mapping[str, str] = field(default_factory=dict)
     family: str = ""
     device: Multiprocessors = UNKNOWN_DEVICE
     framework: str = ""
+    compiled: bool = False
 
     def release(self, *names: str) -> str:
         """The release of the first of these packages that is named; empty where none is."""

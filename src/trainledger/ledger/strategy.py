@@ -9,6 +9,7 @@ from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
+from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import Flat
@@ -25,6 +26,7 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 NO_WRAP = "NO_WRAP"
+APART = (FSDP_QLORA, TORCHTUNE)  # their own policies wrap trained leaves apart, as PEFT's does
 EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
 KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under which gathered weights stay for backward
 
@@ -38,7 +40,7 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
         return Sharded(job, schedule, units_of(job.model, plan.stack.versions, wraps), _fsdp2(plan, job))
     if fsdp_of(plan) == FIRST:
         units = units_of(job.model, {}, wraps)
-        policy = plan.adapter is not None and (_accelerated(plan) or _script(plan))
+        policy = plan.adapter is not None and (_accelerated(plan) or plan.stack.framework in APART)
         return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job))
     if deepspeed_of(plan):
         return wrapper_of(plan, job, updates, rank)
