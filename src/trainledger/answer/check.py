@@ -8,7 +8,7 @@ from trainledger.answer.check_adapter import adapter_problems
 from trainledger.answer.check_framework import framework_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
-from trainledger.facts.scope import SCOPE
+from trainledger.facts.scope import OWN_SCOPE, SCOPE
 from trainledger.facts.sharding import VERSIONS, WORDS
 from trainledger.ledger.run import every_of
 from trainledger.model.program import Model
@@ -116,7 +116,8 @@ def _parts(plan: Plan) -> Iterator[Problem]:
     yield from adapter_problems(plan)
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
-        if place is not None and plan.parallel.strategy not in SCOPE[f"offload.{name}"]:
+        own = OWN_SCOPE.get(plan.stack.framework, {}).get(f"offload.{name}", ())
+        if place is not None and plan.parallel.strategy not in SCOPE[f"offload.{name}"] and place not in own:
             yield Problem(
                 f"offload.{name}", f"found {place!r}", "only what DeepSpeed's ZeRO offloads can be estimated so far"
             )

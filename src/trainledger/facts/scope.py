@@ -42,6 +42,7 @@ OWN_SCOPE: dict[str, dict[str, tuple[str | bool | None, ...]]] = {
         "parallel.strategy": ("none", "fsdp1", "fsdp2"),
         "stack.loss": ("full-fp32", "chunked"),
         "stack.recompute.kind": ("none", "full"),
+        "offload.activations": ("cpu", None),
         "stack.compile": (True, False, None),
         "quantization.kind": ("nf4", None),
         "adapter.kind": ("lora", None),

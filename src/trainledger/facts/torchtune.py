@@ -35,6 +35,17 @@ NF4 = Source("torchao NF4Tensor", "torchao/dtypes/nf4tensor.py, get_original_wei
 
 
 @dataclass(frozen=True, slots=True)
+class Offloading:
+    """How many packed tensors stay on the device while their copies are under way."""
+
+    stash: int
+    source: Source
+
+
+OFFLOADING = Offloading(5, _read("training/_activation_offloading.py, max_fwd_stash_size"))
+
+
+@dataclass(frozen=True, slots=True)
 class Unpacking:
     """What lives beside the whole weight while NF4Tensor is unpacked in eager mode, for each half of its elements: so
     many indices (int64), entries of the table, and scaled entries."""

@@ -60,7 +60,7 @@ class Pieces:
     """A micro-batch walked: the embedding, the layers in order, the head with its loss; the line of the loss's
     gradient, which lives through the whole backward; lines of shared names that die with the first layer that saved
     them, by name. `early`: lines that a caller's name lets go of in the next forward, after `bound` of the head's own
-    events."""
+    events. `hidden`: the line of the layers' inputs."""
 
     opening: Walked
     layers: tuple[Walked, ...]
@@ -69,6 +69,7 @@ class Pieces:
     kept: Mapping[str, int]
     early: tuple[int, ...] = ()
     bound: int = 0
+    hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)

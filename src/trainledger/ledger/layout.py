@@ -9,11 +9,12 @@ from typing import NamedTuple, Protocol
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import FP32, DType
-from trainledger.ledger.arrange import NONE, Micro, arranged
+from trainledger.ledger.arrange import NONE, Hooks, Micro, Pieces, arranged
 from trainledger.ledger.book import ACCUMULATE, MODELS, Made
 from trainledger.ledger.fsdp2 import Fsdp2, How, Kept, UnitLines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import Job, walk
+from trainledger.ledger.offloaded import Offloaded, on_host
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account, Line
@@ -95,6 +96,7 @@ class Layout:
     def __init__(self, job: Job, schedule: Schedule, dtypes: Stored) -> None:
         self.job, self.schedule, self.dtypes = job, schedule, dtypes
         self.parameters = self.parameters_of()
+        self.offloaded: tuple[tuple[Line, int], ...] = ()
 
     def parameters_of(self) -> tuple[Parameter, ...]:
         """What the optimizer updates, in the order of the model's parameters."""
@@ -116,7 +118,15 @@ class Layout:
 
     def host(self) -> tuple[tuple[Line, int], ...]:
         """Lines in the host's memory, with their copies."""
-        return ()
+        return self.offloaded
+
+    def around(self, pieces: Pieces) -> Hooks:
+        """What happens around the pieces of a micro-batch."""
+        if not self.job.run.software.offloads:
+            return NONE
+        layers = len(pieces.layers)
+        self.offloaded = tuple(on_host(self.job.book.lines[pieces.hidden], layers))
+        return Offloaded(pieces.hidden, layers)
 
     def stored(self, weight: Weight) -> DType:
         """The dtype in which a weight is kept."""
@@ -165,7 +175,7 @@ class Layout:
         def of(fresh: bool, short: bool) -> Micro:
             if (fresh, short) not in made:
                 pieces, named = walk(self.job.short if short else self.job, replace(leaves, fresh=fresh))
-                made[fresh, short] = arranged(pieces, named, NONE)
+                made[fresh, short] = arranged(pieces, named, self.around(pieces))
             return made[fresh, short]
 
         def step(later: bool) -> tuple[Micro, ...]:

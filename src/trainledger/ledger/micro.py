@@ -270,4 +270,4 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     if not closing.bound:
         named, early = (*named, *early), ()
     bound = closing.bound if early else 0
-    return Pieces(first, tuple(layers), _held(closing), closing.arriving, kept, early, bound), named
+    return Pieces(first, tuple(layers), _held(closing), closing.arriving, kept, early, bound, opening.hidden), named

@@ -130,6 +130,7 @@ def _software(plan: Plan) -> Software:
         device=_multiprocessors(plan),
         framework=stack.framework,
         compiled=bool(stack.compile),
+        offloads=plan.offload.activations is not None,
     )
 
 
