@@ -22,14 +22,14 @@ def names(tape: Tape, events: list[int]) -> list[str]:
     return [("+" if event > 0 else "-") + tape.storages[abs(event) - 1].name for event in events]
 
 
-def two_linears() -> tuple[Tape, int, int]:
+def two_linears(shared: bool = False) -> tuple[Tape, int, int]:
     tape = Tape()
     x = tape.inherit(WIDE, BF16, True, "x")
     weight = tape.outside(MATRIX.dims, BF16, True, MATRIX)
     tape.scope = "first"
     y = nn.linear(tape, x, WIDE, weight)
     tape.scope = "second"
-    z = nn.linear(tape, y, WIDE, weight)
+    z = nn.linear(tape, y, WIDE, weight if shared else tape.outside(MATRIX.dims, BF16, True, MATRIX))
     tape.end([x])
     return tape, x, z
 
@@ -46,6 +46,25 @@ def test_a_linear_saves_its_input_and_lets_it_go_in_backward() -> None:
         "+gradient of weight", "+gradient of x", "-gradient of first: output", "-x",
     ]  # fmt: skip
     assert list(back.grads) == [x]
+
+
+def test_a_parameter_that_two_layers_read_arrives_once_as_a_sum() -> None:
+    """Gradients from products are views, so that the sum of two is a third tensor."""
+    tape, _, z = two_linears(shared=True)
+    back = Backward(tape, dict(run_forward(tape, frozenset({z}), saving=True).held), frozenset())
+    arrived: list[str] = []
+
+    def rule(weight: Weight, storage: int) -> list[int]:
+        arrived.append(f"{weight.name}: {tape.storages[storage].name}")
+        return []
+
+    back.leaf = rule
+    back.seed(z, "gradient of z")
+    back.run(0, len(tape.prims))
+    assert arrived == ["weight: sum of gradients"]
+    events = names(tape, back.events)
+    assert events.count("+gradient of weight") == events.count("-gradient of weight") == 2
+    assert events.count("+sum of gradients") == 1
 
 
 def test_without_saving_a_temporary_dies_at_its_last_use() -> None:

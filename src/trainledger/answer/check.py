@@ -9,7 +9,7 @@ from trainledger.answer.check_framework import framework_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
-from trainledger.facts.scope import SCOPE
+from trainledger.facts.scope import OWN_SCOPE, SCOPE
 from trainledger.facts.sharding import FIRST, OFFLOAD, SECOND, VERSIONS, WORDS
 from trainledger.ledger.run import every_of
 from trainledger.ledger.strategy import fsdp_of, waits
@@ -167,7 +167,8 @@ def _parts(plan: Plan) -> Iterator[Problem]:
     yield from adapter_problems(plan)
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
-        if place is not None and plan.parallel.strategy not in SCOPE[f"offload.{name}"]:
+        own = OWN_SCOPE.get(plan.stack.framework, {}).get(f"offload.{name}", ())
+        if place is not None and plan.parallel.strategy not in SCOPE[f"offload.{name}"] and place not in own:
             yield Problem(
                 f"offload.{name}",
                 f"found {place!r}",

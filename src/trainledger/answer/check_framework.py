@@ -29,6 +29,9 @@ def framework_problems(plan: Plan) -> Iterator[Problem]:
         if value not in allowed[path]:
             known = ", ".join(str(one) for one in allowed[path] if one is not None)
             yield Problem(path, f"found {value!r} with {name}", f"{known} can be estimated so far")
+    if plan.offload.activations and (plan.stack.recompute.kind != "full" or plan.parallel.strategy != "none"):
+        allowed_where = "only beside recomputed layers on one device can it be estimated so far"
+        yield Problem("offload.activations", f"found {plan.offload.activations!r} with {name}", allowed_where)
     for kernel in plan.stack.kernels:
         yield Problem("stack.kernels", f"found {kernel!r} with {name}", "it runs kernels of PyTorch alone")
     if plan.trainable not in ("all", "none"):

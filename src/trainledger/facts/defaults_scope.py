@@ -16,11 +16,23 @@ from trainledger.facts.default_words import (
     TRAINERS,
     framework,
 )
+from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
+from trainledger.facts.fsdp_qlora import SCRIPT
 from trainledger.facts.litgpt import KNOWN as LITGPT
 from trainledger.facts.versions import NEWEST
 
 SCOPE = (
     DefaultRow("stack.framework", "transformers", "the stack that plans mean when they name none", FORMAT),
+    *(
+        DefaultRow(
+            f"stack.versions.{name}",
+            version,
+            "the release that the script ran with",
+            SCRIPT.source,
+            (framework(FSDP_QLORA),),
+        )
+        for name, version in (("torch", SCRIPT.torch), ("transformers", SCRIPT.transformers))
+    ),
     DefaultRow("stack.versions.torch", NEWEST["torch"].version, "the newest version known", NEWEST["torch"].source),
     DefaultRow(
         "stack.versions.transformers",
@@ -42,6 +54,16 @@ SCOPE = (
         "the release that LitGPT asks for",
         LITGPT.source,
         (framework(LITGPT.name), ("quantization.kind", GIVEN)),
+    ),
+    *(
+        DefaultRow(
+            f"stack.versions.{name}",
+            version,
+            "the release that the script ran with",
+            SCRIPT.source,
+            (framework(FSDP_QLORA),),
+        )
+        for name, version in (("peft", SCRIPT.peft), ("bitsandbytes", SCRIPT.bitsandbytes))
     ),
     DefaultRow("task", "pretrain", "the framework pre-trains", FORMAT, (framework(*PRETRAINERS),)),
     DefaultRow("task", "sft", "supervised training on whole sequences", FORMAT),

@@ -29,6 +29,8 @@ from trainledger.facts.default_words import (
     framework,
 )
 from trainledger.facts.defaults_adapter import ADAPTER_DTYPES
+from trainledger.facts.torchtune import NAME as TORCHTUNE
+from trainledger.facts.torchtune import RECIPES
 
 PRECISION = (
     DefaultRow(
@@ -143,6 +145,13 @@ UPDATE = (
         "implementation fused",
         TITAN,
         (framework(*TITANS), ("optimizer.name", ("adam", "adamw"))),
+    ),
+    DefaultRow(
+        "optimizer.implementation",
+        "fused",
+        "optimizer.fused True",
+        RECIPES,
+        (framework(TORCHTUNE), ("optimizer.name", ("adamw", "adam"))),
     ),
     DefaultRow(
         "optimizer.implementation",

@@ -44,10 +44,12 @@ def _lora(file: str, read: str) -> Source:
 
 DENSE = "dense"
 _BNB_4, _BNB_8, _GPTQ = ("nf4", "fp4"), ("int8",), ("gptq4", "gptq8")
-OWN_LORA = ("litgpt",)  # frameworks whose LoRA is their own; the same of dense and of quantised layers
+OWN_LORA = ("litgpt", "torchtune")  # frameworks whose LoRA is their own; the same of dense and of quantised layers
+_TORCHTUNE = Source("torchtune LoRALinear", "torchtune/modules/peft/lora.py", "2024-05, 2024-11")
 _LITGPT = Source("LitGPT LoRALinear", "litgpt/lora.py", "2023-10 to 0.5.13")
 LORA_LAYERS: tuple[LoraLayer, ...] = (
     LoraLayer(("litgpt",), "", False, False, False, True, Cast.NEVER, _LITGPT),
+    LoraLayer(("torchtune",), "", False, False, False, True, Cast.NEVER, _TORCHTUNE),
     LoraLayer((DENSE, "fp8"), "0.9.0", True, False, False, False, Cast.AFTER_SUM, _lora("layer", "0.9.0 to 0.21.2")),
     LoraLayer((DENSE, "fp8"), "", True, False, True, False, Cast.NEVER, _lora("layer", "0.4.0 to 0.8.2")),
     LoraLayer(_BNB_4, "0.10.0", False, True, False, True, Cast.AFTER_SCALE, _lora("bnb", "0.10.0 to 0.21.2")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-OWN_MODELS = ("litgpt",)  # frameworks that run model code of their own
+OWN_MODELS = ("litgpt", "torchtune")  # frameworks that run model code of their own
 SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft"),
     "adapter.kind": (
@@ -22,7 +22,7 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
         "trainable-tokens",
     ),
     "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
-    "stack.framework": ("transformers", "deepspeed", "torch", "litgpt"),
+    "stack.framework": ("transformers", "deepspeed", "torch", "litgpt", "torchtune", "fsdp_qlora"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),
@@ -39,6 +39,15 @@ OWN_SCOPE: dict[str, dict[str, tuple[str | bool | None, ...]]] = {
         "stack.recompute.kind": ("none", "full"),
         "stack.compile": (False, None),
         "quantization.kind": ("nf4", "fp4", None),
+        "adapter.kind": ("lora", None),
+    },
+    "torchtune": {
+        "parallel.strategy": ("none", "fsdp1", "fsdp2"),
+        "stack.loss": ("full-fp32", "chunked"),
+        "stack.recompute.kind": ("none", "full"),
+        "offload.activations": ("cpu", None),
+        "stack.compile": (True, False, None),
+        "quantization.kind": ("nf4", None),
         "adapter.kind": ("lora", None),
     },
 }

@@ -60,7 +60,8 @@ class Pieces:
     """A micro-batch walked: the embedding, the layers in order, the head with its loss; the line of the loss's
     gradient, which lives through the whole backward; lines of shared names that die with the first layer that saved
     them, by name; what happens to the model's outputs once its forward has returned. `early`: lines that a caller's
-    name lets go of in the next forward, after `bound` of the head's own events."""
+    name lets go of in the next forward, after `bound` of the head's own events. `hidden`: the line of the layers'
+    inputs."""
 
     opening: Walked
     layers: tuple[Walked, ...]
@@ -70,6 +71,7 @@ class Pieces:
     outputs: Events = ()
     early: tuple[int, ...] = ()
     bound: int = 0
+    hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)

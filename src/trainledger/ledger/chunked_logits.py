@@ -44,7 +44,7 @@ def chunked(frame: Frame, head: Op, whole: bool) -> Ended:
     rows = [_flat(tape, one, copied=one == logits[-1] and last[0].size > 1) for one in logits]
     if whole:
         rows = _split(tape, rows[0])
-    losses = [_cross_entropy(tape, one) for one in rows]
+    losses = [cross_entropy(tape, one) for one in rows]
     tokens = (Axis(Dim.TOKENS, sum(elements(tape.dims[one]) for one in losses)),)
     joined = aten.cat(tape, losses, tokens, "losses of tokens")
     tape.end([*rows, *losses])
@@ -83,7 +83,7 @@ def _flat(tape: Tape, logits: int, copied: bool) -> int:
     return aten.copy(tape, logits, rows) if copied else aten.view(tape, logits, rows)
 
 
-def _cross_entropy(tape: Tape, logits: int) -> int:
+def cross_entropy(tape: Tape, logits: int) -> int:
     """The loss of every token: log-probabilities are saved, and the labels."""
     rows = tape.dims[logits][:1]
     log = tape.fresh(tape.dims[logits], tape.dtype[logits], True, "log-probabilities")

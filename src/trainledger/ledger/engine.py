@@ -8,6 +8,7 @@ Source: torch/csrc/autograd/engine.cpp, input_buffer.cpp, functions/accumulate_g
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -28,6 +29,18 @@ class Arrival(NamedTuple):
     at: int
 
 
+def _repeated(tape: Tape) -> dict[int, int]:
+    """How often linear layers read a trained parameter, of those that are read several times."""
+    reads = Counter(
+        value
+        for prim in tape.prims
+        if prim.kind in PRODUCTS and tape.grad[prim.outs[0]]
+        for value in prim.ins
+        if value in tape.leaf and tape.grad[value]
+    )
+    return {value: count for value, count in reads.items() if count > 1}
+
+
 class Backward:
     """The engine's state while one tape runs backward. `leaf` says what happens to a parameter's new gradient:
     it is given the parameter and the gradient's storage number, and returns the events that follow."""
@@ -40,6 +53,7 @@ class Backward:
         "grads",
         "held",
         "leaf",
+        "left",
         "named",
         "owned",
         "products",
@@ -67,6 +81,7 @@ class Backward:
         self.turns: dict[int, tuple[int, int]] = {}  # by primitive: events as its node began, and as it had returned
         self.first = EXTERNAL
         self.unreduced = False  # a strategy reduces the gradients that parameters are left with
+        self.left = _repeated(tape)  # by parameter that several layers read: gradients that have not come yet
         self.unpacked = False  # saved tensors were made again, and belong to the function that unpacks them
 
     def seed(self, value: int, name: str, extra: int = 0) -> int:
@@ -191,20 +206,27 @@ class Backward:
     def _accumulate(self, value: int, storage: int) -> None:
         old = self.grads.get(value)
         if old is not None:
-            if self.refs[old] > 1 or old in self.viewed:
+            if self.refs[old] > 1 or old in self.viewed or (value in self.left and old in self.products):
                 total = self._storage(value, "sum of gradients")
                 self.events.append(total + 1)
                 self.refs[total] = 1
                 self.release(old)
                 self.grads[value] = total
             self.release(storage)
-        elif value in self.tape.leaf:
-            before = len(self.arrived)
-            self.events.extend(self.leaf(self.tape.leaf[value], storage))
-            if len(self.arrived) > before:
-                self.arrived[-1] = self.arrived[-1]._replace(at=len(self.events))
+        elif value in self.tape.leaf and value not in self.left:
+            self._arrive(value, storage)
         else:
             self.grads[value] = storage
+        if value in self.left:  # a parameter's own node runs when all its gradients are added up
+            self.left[value] -= 1
+            if not self.left[value]:
+                self._arrive(value, self.grads.pop(value))
+
+    def _arrive(self, value: int, storage: int) -> None:
+        before = len(self.arrived)
+        self.events.extend(self.leaf(self.tape.leaf[value], storage))
+        if len(self.arrived) > before:
+            self.arrived[-1] = self.arrived[-1]._replace(at=len(self.events))
 
 
 def rerun(back: Backward, first: int, last: int) -> Events:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import FP32, DType
-from trainledger.ledger.arrange import NONE, Micro, arranged
+from trainledger.ledger.arrange import NONE, Hooks, Micro, Pieces, arranged
 from trainledger.ledger.book import ACCUMULATE, MODELS, Made
 from trainledger.ledger.fsdp2 import Fsdp2, How, Kept
 from trainledger.ledger.fsdp2_lines import UnitLines
@@ -18,6 +18,7 @@ from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.loading import loaded
 from trainledger.ledger.micro import walk
 from trainledger.ledger.offload import host_lines
+from trainledger.ledger.offloaded import Offloaded, on_host
 from trainledger.ledger.opening import Job
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
@@ -103,6 +104,7 @@ class Layout:
     def __init__(self, job: Job, schedule: Schedule, dtypes: Stored) -> None:
         self.job, self.schedule, self.dtypes = job, schedule, dtypes
         self.parameters = self.parameters_of()
+        self.offloaded: tuple[tuple[Line, int], ...] = ()
 
     def parameters_of(self) -> tuple[Parameter, ...]:
         """What the optimizer updates, in the order of the model's parameters."""
@@ -134,7 +136,15 @@ class Layout:
 
     def host(self) -> tuple[tuple[Line, int], ...]:
         """Lines in the host's memory, with their copies."""
-        return ()
+        return self.offloaded
+
+    def around(self, pieces: Pieces) -> Hooks:
+        """What happens around the pieces of a micro-batch."""
+        if not self.job.run.software.offloads:
+            return NONE
+        layers = len(pieces.layers)
+        self.offloaded = tuple(on_host(self.job.book.lines[pieces.hidden], layers))
+        return Offloaded(pieces.hidden, layers)
 
     def stored(self, weight: Weight) -> DType:
         """The dtype in which a weight is kept."""
@@ -187,7 +197,7 @@ class Layout:
         def of(fresh: bool, short: bool) -> Micro:
             if (fresh, short) not in made:
                 pieces, named = walk(self.job.short if short else self.job, replace(leaves, fresh=fresh))
-                made[fresh, short] = arranged(pieces, named, NONE)
+                made[fresh, short] = arranged(pieces, named, self.around(pieces))
             return made[fresh, short]
 
         def step(later: bool) -> tuple[Micro, ...]:

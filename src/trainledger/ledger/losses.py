@@ -10,7 +10,8 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
-from trainledger.ledger import aten, fused_head
+from trainledger.facts.torchtune import NAME as TORCHTUNE
+from trainledger.ledger import aten, fused_head, losses_torchtune
 from trainledger.ledger.chunked_logits import Ended, chunked
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.rules import lower
@@ -36,7 +37,11 @@ def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) ->
         lower(frame, rest[:at])
         if loss == CHUNKED and frame.software.framework in KEPT_CHUNKS:
             return chunked(frame, rest[at], not has_tuned(model))
+        if loss == CHUNKED and frame.software.framework == TORCHTUNE:
+            return Ended(losses_torchtune.chunked(frame, rest[at]))
         return Ended(_fused(frame, rest[at], loss))
+    if frame.software.framework == TORCHTUNE:
+        return Ended(losses_torchtune.full(frame, rest))
     lower(frame, rest)
     made = cross_entropy(frame, model, loss == FULL_FP32)
     return Ended(made, (frame.names["logits"],))

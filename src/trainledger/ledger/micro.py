@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.facts.outputs import KEPT_CACHE
+from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Walked, Walker
 from trainledger.ledger.book import AUTOGRAD
+from trainledger.ledger.compiled import compile_layer
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
@@ -78,6 +80,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Layer:
     if kind.recompute == "reentrant":
         tape.leaves.add(source)
     lower(frame, block.ops)
+    if frame.software.compiled and frame.software.framework == TORCHTUNE:
+        compile_layer(tape)
     target = frame.names["h"]
     tape.end([source, *tape.cached.values(), *(value for value in frame.names.values() if value != target)])
     (before, leaving), (after, arriving) = (_edge(job, opening, tape.dtype[value]) for value in (source, target))
@@ -221,9 +225,12 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in stays)))
     else:
         named = (*named, *stays)
+    if job.run.forgets:
+        first = replace(first, backward=(*first.backward, *(-line - 1 for line in (*named, *early))))
+        named, early = (), ()
     last = _held(closing)
     if wrapped:
         last = replace(last, loose=(*last.loose, *wrapped))
     outputs = ended(job.book, job.run, closing.logits, [output for one in made for output in one.cache])
     bound = closing.bound if early else 0
-    return Pieces(first, tuple(layers), last, closing.arriving, kept, outputs, early, bound), named
+    return Pieces(first, tuple(layers), last, closing.arriving, kept, outputs, early, bound, opening.hidden), named

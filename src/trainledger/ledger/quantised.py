@@ -11,13 +11,16 @@ from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.base.sources import Basis
-from trainledger.facts.dtypes import BOOL, FP8, FP16, FP32, INT8, INT32, DType
+from trainledger.facts.dtypes import BOOL, FP8, FP16, FP32, INT8, INT32, INT64, DType
 from trainledger.facts.quantization import BNB_4, BNB_INT8, FP8_ROWS, WHOLE_ROWS, Product
+from trainledger.facts.torchtune import UNPACKING
 from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Packing
 from trainledger.model.quantised import blocks_of
+
+UNPACKED = "torchao"
 
 
 class Base(NamedTuple):
@@ -98,11 +101,24 @@ def _reached(base: Base, since: str) -> bool:
 
 
 def scales(t: Tape, base: Base) -> tuple[int, ...]:
-    """The blocks' scales in fp32, where they are quantised themselves."""
+    """The blocks' scales in fp32, where they are quantised themselves; of torchao all that it unpacks by."""
+    if base.packing.kind.package == UNPACKED:
+        return _unpacking(t, base)
     if not base.packing.double:
         return ()
     blocks = (Axis(Dim.ELEMENTS, blocks_of(base.packing, elements(t.dims[base.weight]))),)
     return (aten.temporary(t, blocks, FP32, "scales in fp32"),)
+
+
+def _unpacking(t: Tape, base: Base) -> tuple[int, ...]:
+    """Indices and entries of both halves of a weight's elements."""
+    half = (Axis(Dim.ELEMENTS, -(-elements(t.dims[base.weight]) // UNPACKING.halves)),)
+    parts = [(INT64, "indices")] * UNPACKING.indices + [(base.packing.compute, "entries")] * UNPACKING.entries
+    return tuple(
+        aten.temporary(t, half, dtype, f"{name} of half a weight")
+        for _ in range(UNPACKING.halves)
+        for dtype, name in parts
+    )
 
 
 def _back(t: Tape, base: Base, low: DType) -> tuple[Step, ...]:

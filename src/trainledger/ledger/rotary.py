@@ -17,6 +17,8 @@ Pair = tuple[int, int]
 
 def rope(t: Tape, spec: Rope, wholes: Pair, tables: Pair) -> list[int]:
     """Queries and keys turned by the tables (cosines and sines): the values that stand for them from here on."""
+    if spec.join is Join.PAIRS:
+        return [_pairs(t, x, tables) for x in wholes]
     dtypes = [t.dtype[x] for x in wholes]
     inputs = [aten.to(t, x, FP32) if spec.upcast else x for x in wholes]
     used = [_spread(t, table) for table in tables] if spec.spread else list(tables)
@@ -47,6 +49,26 @@ def _turn(t: Tape, spec: Rope, x: int, tables: list[int]) -> int:
     turned = aten.cat(t, [aten.unary(t, "neg", second), first], dims, "rotated half")
     t.end([first, second])
     return aten.add(t, straight, aten.mul(t, turned, sin, "times sin"), "rotated")
+
+
+def _pairs(t: Tape, x: int, tables: Pair) -> int:
+    """Both elements of every pair in fp32, times cosine and sine; the two results stacked, and cast back.
+
+    Source: torchtune/modules/position_embeddings.py, RotaryPositionalEmbeddings.forward (2024-05, 2024-11).
+    """
+    dims = t.dims[x]
+    half = (*dims[:-1], Axis(Dim.ROPE_DIM, dims[-1].size // len(tables)))
+    high = aten.to(t, x, FP32)
+    cos, sin = (t.alias(table, (*t.dims[table][:-1], half[-1])) for table in tables)
+    made = []
+    for join, first, second in ((aten.sub, cos, sin), (aten.add, cos, sin)):
+        made.append(
+            join(t, aten.mul(t, aten.part(t, high, half), first), aten.mul(t, aten.part(t, high, half), second))
+        )
+    stacked = aten.cat(t, made, dims, "stacked")
+    out = aten.to(t, stacked, t.dtype[x])
+    t.end([high, stacked])
+    return out
 
 
 def _parts(t: Tape, spec: Rope, x: int) -> list[int]:

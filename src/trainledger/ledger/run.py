@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE_ADAPTERS, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.litgpt import NAME as LITGPT
@@ -74,6 +75,11 @@ class Run:
         return bool(release) and parse_version(release) is None
 
     @property
+    def forgets(self) -> bool:
+        """Whether the loop lets go of loss and logits before the next forward."""
+        return self.software.framework == FSDP_QLORA
+
+    @property
     def residual(self) -> DType:
         """The dtype of hidden states between blocks."""
         return self.setting.weights
@@ -110,7 +116,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         loss=stack.loss,
         gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
-        keeps_logits=bool(options.get("keep_outputs", stack.framework == LITGPT)),
+        keeps_logits=bool(options.get("keep_outputs", stack.framework in (LITGPT, FSDP_QLORA))),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
         software=_software(plan),
@@ -182,7 +188,15 @@ def _virtual(plan: Plan) -> int:
 def _software(plan: Plan) -> Software:
     stack = plan.stack
     caches = stack.options.get("use_cache") is not False
-    return Software(frozenset(stack.kernels), dict(stack.versions), "", _multiprocessors(plan), caches, stack.framework)
+    return Software(
+        frozenset(stack.kernels),
+        dict(stack.versions),
+        device=_multiprocessors(plan),
+        caches=caches,
+        framework=stack.framework,
+        compiled=bool(stack.compile),
+        offloads=plan.offload.activations is not None,
+    )
 
 
 def _multiprocessors(plan: Plan) -> Multiprocessors:

@@ -13,7 +13,8 @@ LIGER, FOAK = "liger", "foak"
 @dataclass(frozen=True, slots=True)
 class Software:
     """Names of fused kernel sets, releases by package, the model's family, the device's multiprocessors, whether the
-    model is asked for its keys and values (`use_cache`), and the plan's framework."""
+    model is asked for its keys and values (`use_cache`), the plan's framework, whether it compiles, and whether it
+    offloads activations."""
 
     kernels: frozenset[str] = frozenset()
     releases: Mapping[str, str] = field(default_factory=dict)
@@ -21,6 +22,8 @@ class Software:
     device: Multiprocessors = UNKNOWN_DEVICE
     caches: bool = True
     framework: str = ""
+    compiled: bool = False
+    offloads: bool = False
 
     def release(self, *names: str) -> str:
         """The release of the first of these packages that is named; empty where none is."""

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
+from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import EARLY, Flat
@@ -24,6 +26,7 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 NO_WRAP = "NO_WRAP"
+APART = (FSDP_QLORA, TORCHTUNE)  # their own policies wrap trained leaves apart, as PEFT's does
 KEEPING = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")  # sharding strategies under which gathered weights stay for backward
 
 
@@ -37,7 +40,7 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
         return Sharded(job, schedule, units, _fsdp2(plan, job, rank or 0), updates)
     if fsdp_of(plan) == FIRST:
         units = units_of(job.model, {}, wraps)
-        policy = plan.adapter is not None and _accelerated(plan)
+        policy = plan.adapter is not None and (_accelerated(plan) or plan.stack.framework in APART)
         units = ignoring(units, adapters_of(job.model)) if whole_adapters(plan) else units
         return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job), updates)
     if deepspeed_of(plan):
@@ -74,6 +77,11 @@ def waits(plan: Plan) -> bool:
 def _fabric(plan: Plan) -> bool:
     """Whether Lightning Fabric runs the plan: FSDP1 with parameters under their own names, no_backward_sync."""
     return plan.stack.framework == LITGPT
+
+
+def _script(plan: Plan) -> bool:
+    """Whether fsdp_qlora's script runs the plan: trained leaves apart, checkpoints inside the units of layers."""
+    return plan.stack.framework == FSDP_QLORA
 
 
 def _schedule(plan: Plan, job: Job) -> Schedule:
@@ -129,8 +137,8 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
         keeps=not whole and (not parallel.reshard_after_forward or sharding in KEEPING),
         forward=bool(options.get("forward_prefetch")),
         backward=prefetch,
-        reentrant=job.run.recompute == "reentrant",
+        reentrant=job.run.recompute == "reentrant" and not _script(plan),
         mixed=mixes(plan),
         offload=plan.offload.params is not None,
-        hidden=_hidden(job) if plan.adapter is not None else None,
+        hidden=_hidden(job) if plan.adapter is not None and not _script(plan) else None,
     )

@@ -9,7 +9,8 @@ from typing import Any
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.model_types import MODEL_TYPES
-from trainledger.model import litgpt
+from trainledger.facts.torchtune import NAME as TORCHTUNE
+from trainledger.model import litgpt, torchtune
 from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
 from trainledger.model.looped import looped, loops
@@ -26,6 +27,8 @@ def model_of(plan: Plan) -> Model:
 
     Raises InputError as `build` does.
     """
+    if plan.stack.framework == TORCHTUNE:
+        return torchtune.written(build(plan.keys()), plan)
     own = OWN.get(plan.stack.framework)
     if own is not None:
         return own(plan)

@@ -135,6 +135,7 @@ class Join(StrEnum):
     NONE = "none"  # all of the head turns, nothing is concatenated
     EACH = "each"  # queries before keys are turned (Phi-3)
     LAST = "last"  # both after both are turned (GPT-NeoX, GLM)
+    PAIRS = "pairs"  # neighbours turn in fp32 and are stacked again (torchtune)
     CAST = "cast"  # both after both are turned and cast back; the turned parts keep names of their own (LitGPT)
     APART = "apart"  # likewise, and the turned and the passing parts keep names of their own: four more results (Phi)
 

@@ -1,0 +1,73 @@
+"""torchtune: its model code, its chunked loss, its NF4, and what its recipes' presets say.
+
+Read in source: torchtune/modules/{transformer,attention,position_embeddings,rms_norm}.py, modules/loss, recipes
+(2024-05 and 2024-11), torchao/dtypes/nf4tensor.py (0.18).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+from trainledger.facts.dtypes import BF16, INT8, UINT8
+from trainledger.facts.quantization import Part, Per, Product, QuantKind
+
+NAME = "torchtune"
+MODELS = ("llama", "mistral", "qwen2")
+
+
+def _read(path: str) -> Source:
+    return Source("torchtune", f"torchtune/{path}", "2024-05, 2024-11")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The head's logits are made in so many chunks of every sequence's tokens, each of which has its own loss."""
+
+    count: int
+    source: Source
+
+
+HEAD_CHUNKS = Chunks(8, _read("modules/loss/ce_chunked_output_loss.py, CEWithChunkedOutputLoss"))
+RECIPES = Source("torchtune presets", "recipes/configs: optimizer.fused True", "2024-11")
+MODEL = _read("modules/{transformer,attention,position_embeddings}.py")
+NF4 = Source("torchao NF4Tensor", "torchao/dtypes/nf4tensor.py, get_original_weight", "0.18")
+
+
+@dataclass(frozen=True, slots=True)
+class Offloading:
+    """How many packed tensors stay on the device while their copies are under way."""
+
+    stash: int
+    source: Source
+
+
+OFFLOADING = Offloading(5, _read("training/_activation_offloading.py, max_fwd_stash_size"))
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacking:
+    """What lives beside the whole weight while NF4Tensor is unpacked in eager mode, for each half of its elements: so
+    many indices (int64), entries of the table, and scaled entries."""
+
+    halves: int
+    indices: int
+    entries: int
+    source: Source
+
+
+UNPACKING = Unpacking(2, 1, 2, NF4)
+QUANT_KIND = QuantKind(
+    "nf4",
+    4,
+    (
+        Part("quantized_data", UINT8, Per.WORD, 0, NF4),
+        Part("quantized_scalers", INT8, Per.BLOCK, 64, NF4),
+        Part("quantization_factor", BF16, Per.NESTED, 256, NF4),
+        Part("scaler_mean", BF16, Per.FIXED, 1, NF4),
+        Part("nf4", BF16, Per.FIXED, 16, NF4),
+    ),
+    Product.DEQUANTISE,
+    "torchao",
+    NF4,
+)

@@ -1,0 +1,61 @@
+"""Layers' inputs that are offloaded: when they leave, when they come back, and what the host holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.check import check
+from trainledger.answer.estimate import Estimate, estimate
+from trainledger.base.problems import InputError
+
+LAYERS, TOKENS = 8, 512
+INPUT = TOKENS * 256 * 2
+
+
+def found(offload: bool) -> Estimate:
+    stack = {
+        "framework": "torchtune",
+        "versions": {},
+        "loss": "chunked",
+        "recompute": {"kind": "full", "reentrant": False},
+    }
+    more: dict[str, Any] = {"offload": {"activations": "cpu"}} if offload else {}
+    return estimate(plan_of({**LLAMA, "num_hidden_layers": LAYERS}, stack=stack, **more))
+
+
+def inputs(answer: Estimate, moment: str) -> int:
+    """Bytes of layers' inputs at the largest moment of this name."""
+    lines = answer.ledger.lines
+    best = max((one for one in answer.ledger.moments if one.name == moment), key=lambda one: one.allocated)
+    return sum(lines[at].unit * count for at, count in best.live if lines[at].name == "hidden states")
+
+
+def test_no_input_of_a_layer_is_left_at_the_loss_but_the_head_s_own() -> None:
+    assert inputs(found(False), "step 2: loss") >= LAYERS * INPUT
+    assert inputs(found(True), "step 2: loss") <= INPUT
+
+
+def test_all_of_them_lie_in_page_locked_memory() -> None:
+    assert [(line.unit, count) for line, count in found(True).ledger.host] == [(INPUT, LAYERS)]
+    assert found(False).ledger.host == ()
+
+
+def test_what_leaves_comes_back() -> None:
+    """The second step begins with as much as the third would."""
+    ledger = found(True).ledger
+    alive = 0
+    for _, events, repeat in ledger.segments:
+        alive += repeat * sum(
+            (1 if event > 0 else -1) for event in events if ledger.lines[abs(event) - 1].name == "hidden states"
+        )
+    assert alive == 0
+
+
+def test_without_recompute_it_is_refused() -> None:
+    stack = {"framework": "torchtune", "versions": {}, "recompute": "none"}
+    with pytest.raises(InputError) as raised:
+        check(plan_of(stack=stack, offload={"activations": "cpu"}))
+    assert "offload.activations" in [one.path for one in raised.value.problems]
