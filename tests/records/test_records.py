@@ -11,7 +11,7 @@ import pytest
 from trainledger.cli.main import main
 
 FOLDER = Path(__file__).parent.parent / "data"
-DATA = tuple(str(FOLDER / name) for name in ("records_full.jsonl", "records_sharded.jsonl"))
+DATA = tuple(str(FOLDER / name) for name in ("records_full.jsonl", "records_sharded.jsonl", "records_colossal.jsonl"))
 # group: median and 95th percentile of |error| of the allocated peak that may not be exceeded
 LIMITS = {
     "emulated-single": (0.003, 0.015),
@@ -20,6 +20,7 @@ LIMITS = {
     "emulated-fsdp": (0.0005, 0.002),
     "emulated-fsdp-nd": (0.003, 0.005),
     "emulated-peft": (0.001, 0.005),
+    "colossal-pref": (0.01, 0.02),
 }
 
 

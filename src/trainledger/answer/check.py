@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainledger.answer.check_adapter import adapter_problems
+from trainledger.answer.check_colossal import colossal_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
@@ -19,7 +20,17 @@ from trainledger.plan.schema import Plan
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
-    raise_if([*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)])
+    raise_if(
+        [
+            *_values(plan),
+            *_recompute(plan),
+            *_degrees(plan),
+            *_parts(plan),
+            *_sharding(plan),
+            *_offload(plan),
+            *colossal_problems(plan),
+        ]
+    )
 
 
 def check_model(plan: Plan, model: Model) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainledger.answer.precision import warnings
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.deepspeed import ANY_LINEAR, DEEPSPEED
 from trainledger.facts.device_rows import Device
 from trainledger.facts.dtypes import DTYPES
@@ -58,7 +59,7 @@ def _zero(plan: Plan) -> Iterator[str]:
         f"parallel.strategy: {strategy} divides {divided} by {ranks:,}; activations, logits and what the loss makes of "
         "them are whole on every rank"
     )
-    if strategy != "zero3":
+    if strategy != "zero3" and plan.stack.framework != LOW_LEVEL.framework:  # which cuts every parameter evenly
         yield f"parallel.strategy: under {strategy} ranks differ by where their part begins and ends; one is shown"
     if plan.stack.framework == "transformers":
         yield (

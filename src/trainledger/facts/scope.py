@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SCOPE: dict[str, tuple[str | None, ...]] = {
-    "task": ("pretrain", "sft"),
+    "task": ("pretrain", "sft", "simpo", "orpo"),
     "adapter.kind": (
         "lora",
         "dora",
@@ -18,7 +18,7 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
         "ln-tuning",
     ),
     "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
-    "stack.framework": ("transformers", "deepspeed", "torch"),
+    "stack.framework": ("transformers", "deepspeed", "torch", "colossalai"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),

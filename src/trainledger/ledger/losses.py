@@ -8,9 +8,11 @@ and the total weight; what the fused kernels make is in facts/losses.py.
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.colossal import PAIR_LOSS
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
 from trainledger.ledger import aten, fused_head
+from trainledger.ledger.losses_pairs import pair_loss
 from trainledger.ledger.rules import Frame, lower
 from trainledger.ledger.software import FOAK, LIGER
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -29,6 +31,9 @@ def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) ->
     lower(frame, ops[:inside])
     frame.tape.end(ending)
     rest = ops[inside:]
+    if loss in PAIR_LOSS.names:
+        lower(frame, rest)
+        return pair_loss(frame.tape, frame.names, loss)
     # a fused head is the last linear layer and the loss at once; what follows that layer is done inside its kernel
     at = next((i for i, op in enumerate(rest) if isinstance(op.spec, Linear) and "logits" in op.outs), None)
     if loss in (CHUNKED, FUSED) and at is not None and not model.head.pooled:

@@ -15,6 +15,7 @@ from trainledger.ledger.book import AUTOGRAD, Book
 from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
+from trainledger.ledger.losses_pairs import CHOSEN
 from trainledger.ledger.regions import regions_of
 from trainledger.ledger.rules import Frame, asked, lower
 from trainledger.ledger.rules_liger import for_family
@@ -26,7 +27,7 @@ from trainledger.model.program import Attention, Block, Model, Weight
 
 Trained = Callable[[Weight], bool]
 IDS = ("input_ids", "token_type_ids")
-NAMED = ("loss", "logits")
+NAMED = ("loss", "logits", CHOSEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ def _edge(job: Job, opening: Opening, dtype: DType) -> tuple[int, int]:
 
 def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> tuple[Walked, DType]:
     """A layer, walked, and the dtype of the hidden states that it leaves: norms in fp32 make what follows fp32."""
+    if kind.recompute == "reentrant" and not kind.grad:  # no input asks the checkpoint's function for a gradient
+        job = replace(job, trained=lambda weight: False)
     frame, pro, block = job.frame(), opening.frame, job.model.blocks[kind.block]
     tape = frame.tape
     hidden = pro.names["h"]
@@ -204,6 +207,7 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
     loss = closing_program(frame, job.model, values, job.run.loss)
     logits = frame.names.get("logits")
     named = [loss, logits] if job.run.keeps_logits and logits is not None else [loss]
+    named += [frame.names[CHOSEN]] if CHOSEN in frame.names else []
     tape.end([*frame.names.values(), *tape.cached.values()])
     lines = {
         tape.store[value]: job.line(Account.LOGITS, name, frame, value)

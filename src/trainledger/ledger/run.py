@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from trainledger.facts.colossal import LOW_LEVEL, PAIR_LOSS
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
@@ -19,6 +20,8 @@ from trainledger.model.program import Model, Role
 from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
+PAIR_TENSORS = ("ids", "attention mask", "loss mask", "joined ids", "joined mask")  # of both
+PAIR = ("chosen", "rejected")
 FLAT = ("fsdp1", "fsdp1-noshard")
 ZERO = ("zero1", "zero2", "zero3")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
@@ -27,8 +30,8 @@ GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather
 @dataclass(frozen=True, slots=True)
 class Run:
     """The run of one rank: rules' setting, accumulation, recompute (`none`, `full`, `reentrant`; `selective`: of the
-    named modules of each layer; of every so many layers one), loss, switches. The setting's dtypes are those
-    in which weights are read."""
+    named modules of each layer; of every so many layers one), loss (or the task of pairs),
+    switches. The setting's dtypes are those in which weights are read."""
 
     setting: Setting
     accumulation: int
@@ -59,9 +62,14 @@ class Run:
     def asks_inputs(self, model: Model) -> bool:
         """Whether the embedding's rows are made to need a gradient: where layers are recomputed, by PEFT, and by
         Transformers itself from 5.0 on."""
-        if self.recompute not in ("full", "reentrant"):
+        if self.recompute not in ("full", "reentrant") or LOW_LEVEL.framework in self.software.releases:
             return False
         return has_tuned(model) or at_least(self.setting.transformers or None, INPUT_GRADIENTS.since)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a script computes its loss of chosen and rejected sequences from the model's logits."""
+        return self.loss in PAIR_LOSS.names
 
     @property
     def residual(self) -> DType:
@@ -79,7 +87,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
     gathered = plan.parallel.strategy in GATHERED
     options = stack.options
     setting = Setting(
-        batch=plan.batch.micro_batch,
+        batch=plan.batch.micro_batch * (len(PAIR) if plan.task in PAIR_LOSS.names else 1),
         sequence=plan.batch.sequence,
         attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention,
         weights=compute if gathered else weights,
@@ -97,10 +105,10 @@ def run_of(plan: Plan, architecture: str) -> Run:
         recompute=_recompute(stack.recompute),
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
-        loss=stack.loss,
+        loss=plan.task if plan.task in PAIR_LOSS.names else stack.loss,
         gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
-        keeps_logits=bool(options.get("keep_outputs", False)),
+        keeps_logits=bool(options.get("keep_outputs", stack.framework == LOW_LEVEL.framework)),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
         software=Software(frozenset(stack.kernels), dict(stack.versions), device=_multiprocessors(plan)),
@@ -153,6 +161,8 @@ def _batch_tensors(plan: Plan) -> int:
     given = stack.options.get("batch_tensors")
     if given is not None:
         return len(given)
+    if plan.stack.framework == LOW_LEVEL.framework:
+        return len(PAIR_TENSORS if plan.task in PAIR_LOSS.names else TRAINER_BATCH.tensors)
     if not stack.versions.get(TRAINER_BATCH.package):
         return 1
     ahead = at_least(stack.versions.get("transformers"), TRAINER_BATCH.ahead)

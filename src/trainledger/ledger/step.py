@@ -183,8 +183,11 @@ class _Steps:
         ahead, behind = list(kind.forward), list(kind.backward)
         if first:
             ahead, behind = (with_workspace(segments, kind.products, self.work) for segments in (ahead, behind))
+        pairs = self.job.run.pairs
+        if pairs and not first:  # the caller's names are bound again one by one
+            ahead = [segment._replace(events=rebound(segment.events, kind.named)) for segment in ahead]
         self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in ahead]
-        if not first:  # the caller's names are bound again
+        if not first and not pairs:  # the caller's names are bound again
             self.segments.append(Segment(self.segments[-1].moment, tuple(-line - 1 for line in kind.named)))
         self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in behind]
 
@@ -211,6 +214,11 @@ class _Steps:
         apart = self.job.run.undecayed(self.job.model.family)
         groups = [tuple(one for one in stepped if (one.weight.role in apart) == last) for last in (False, True)]
         return [group for group in groups if group]
+
+
+def rebound(events: Events, named: Sequence[int]) -> Events:
+    """The events with the death of each of these lines' older tensor as the new one takes its name."""
+    return tuple(one for event in events for one in ((event, -event) if event - 1 in named else (event,)))
 
 
 def with_workspace(segments: list[Segment], products: Mapping[Events, int], line: int) -> list[Segment]:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
@@ -26,11 +27,10 @@ def model_of(plan: Plan) -> Model:
         model = looped(model, plan)
     if packing is not None:
         model = quantised(model, packing, plan.stack.versions.get("transformers", ""))
-    return (
-        adapted(model, method_of(plan.adapter, plan.stack.versions.get("peft", "")))
-        if plan.adapter is not None
-        else model
-    )
+    if plan.adapter is None:
+        return model
+    heads = plan.stack.framework == LOW_LEVEL.framework
+    return adapted(model, method_of(plan.adapter, plan.stack.versions.get("peft", ""), heads))
 
 
 def build(keys: Mapping[str, Any]) -> Model:
