@@ -7,6 +7,7 @@ from typing import Any
 from tests.plans import LLAMA, plan_of
 from trainledger.answer.disk import elsewhere
 from trainledger.answer.estimate import Estimate, estimate
+from trainledger.lines.line import Account
 
 REENTRANT = {"kind": "full", "reentrant": True}
 LORA = {"kind": "lora", "r": 8, "targets": "all-linear", "dtype": "fp32"}
@@ -29,6 +30,13 @@ def test_reentrant_recompute_over_a_frozen_embedding_trains_nothing() -> None:
     assert not warned(answer(REENTRANT, adapter=LORA), word)
     assert not warned(answer(REENTRANT), word)
     assert not warned(answer({"kind": "full", "reentrant": False}, trainable=["lm_head"]), word)
+
+
+def test_layers_that_no_gradient_reaches_have_none_and_no_states() -> None:
+    found = answer(REENTRANT, trainable=["lm_head", "self_attn"])
+    lines = [line for line in found.ledger.lines if line.account in (Account.GRADIENTS, Account.OPTIMIZER)]
+    assert lines
+    assert not [line.name for line in lines if "self_attn" in line.name]
 
 
 def test_int8_layers_are_not_dropped_without_reentrance() -> None:

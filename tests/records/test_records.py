@@ -11,7 +11,8 @@ import pytest
 from trainledger.cli.main import main
 
 FOLDER = Path(__file__).parent.parent / "data"
-DATA = tuple(str(FOLDER / name) for name in ("records_full.jsonl", "records_sharded.jsonl", "records_frameworks.jsonl"))
+NAMES = ("full", "sharded", "frameworks", "colossal")
+DATA = tuple(str(FOLDER / f"records_{name}.jsonl") for name in NAMES)
 # group: median and 95th percentile of |error| of the allocated peak that may not be exceeded
 LIMITS = {
     "emulated-single": (0.003, 0.015),
@@ -21,6 +22,7 @@ LIMITS = {
     "emulated-fsdp-nd": (0.003, 0.005),
     "emulated-peft": (0.001, 0.005),
     "litgpt": (0.003, 0.012),
+    "colossal-pref": (0.01, 0.02),
 }
 
 

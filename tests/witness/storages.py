@@ -19,9 +19,9 @@ from trainledger.facts.allocator import CUDA
 SOLE_TENSOR, SOLE_STORAGE = 4, 2
 # Backward formulas write into zeros in place; while a mode is active they do so out of place.
 WRITES_INTO_ZEROS = {
-    "aten.scatter_add.default": "scatter_add_",
-    "aten.scatter.src": "scatter_",
-    "aten.index_put.default": "index_put_",
+    "aten.scatter_add.default": torch.ops.aten.scatter_add_.default,
+    "aten.scatter.src": torch.ops.aten.scatter_.src,
+    "aten.index_put.default": torch.ops.aten.index_put_.default,
 }
 
 
@@ -69,7 +69,7 @@ class Watching(TorchDispatchMode):  # type: ignore[misc]
         if backward and name == "aten.add.Tensor" and _owned(*args):
             return args[0].add_(args[1])
         if backward and name in WRITES_INTO_ZEROS:
-            return getattr(args[0], WRITES_INTO_ZEROS[name])(*args[1:], **(kwargs or {}))
+            return WRITES_INTO_ZEROS[name](*args, **(kwargs or {}))
         out = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(out):
             if isinstance(leaf, torch.Tensor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainledger.answer.check_adapter import adapter_problems, expert_problems
+from trainledger.answer.check_colossal import colossal_problems
 from trainledger.answer.check_framework import framework_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
@@ -24,7 +25,7 @@ WHOLE = ("none", "ddp")  # strategies under which a rank holds every gradient
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
-    raise_if([*found, *framework_problems(plan)])
+    raise_if([*found, *framework_problems(plan), *colossal_problems(plan)])
 
 
 def check_model(plan: Plan, model: Model) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trainledger.answer.bands import Peak
 from trainledger.answer.precision import warnings
 from trainledger.base.units import format_size
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.deepspeed import ANY_LINEAR, DEEPSPEED
 from trainledger.facts.device_rows import Device
 from trainledger.facts.dtypes import DTYPES, FP32, INT8
@@ -79,7 +80,7 @@ def _zero(plan: Plan) -> Iterator[str]:
         f"parallel.strategy: {strategy} divides {divided} by {ranks:,}; activations, logits and what the loss makes of "
         "them are whole on every rank"
     )
-    if strategy != "zero3":
+    if strategy != "zero3" and plan.stack.framework != LOW_LEVEL.framework:  # which cuts every parameter evenly
         differ = "ranks differ by where their part begins; the fullest and the emptiest are listed"
         yield f"parallel.strategy: under {strategy} {differ}"
     if plan.stack.framework == "transformers":

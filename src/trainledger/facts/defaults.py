@@ -6,6 +6,7 @@ the values of earlier keys.
 
 from __future__ import annotations
 
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.default_row import GIVEN, DefaultRow
 from trainledger.facts.default_words import (
     BNB,
@@ -31,7 +32,12 @@ from trainledger.facts.litgpt import HEAD_CHUNKS
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.peft import LORA_KINDS
 
+COLOSSAL = framework(LOW_LEVEL.framework)
 REST = (
+    *(
+        DefaultRow(f"stack.versions.{name}", value, "what ColossalChat asks for", LOW_LEVEL.source, (COLOSSAL,))
+        for name, value in (("colossalai", LOW_LEVEL.release), ("transformers", LOW_LEVEL.transformers))
+    ),
     *TARGETS,
     DefaultRow("adapter.r", 8, "r = 8", LORA, (("adapter.kind", LORA_KINDS),)),
     *RANKS,
@@ -61,12 +67,15 @@ REST = (
         (("stack.recompute.kind", ("full",)), framework(*TRAINERS)),
         V5,
     ),
-    DefaultRow(
-        "stack.recompute.reentrant",
-        True,
-        "use_reentrant True",
-        CHECKPOINTING_4,
-        (("stack.recompute.kind", ("full",)), framework(*TRAINERS)),
+    *(
+        DefaultRow(
+            "stack.recompute.reentrant",
+            True,
+            "use_reentrant True",
+            CHECKPOINTING_4,
+            (("stack.recompute.kind", ("full",)), one),
+        )
+        for one in (framework(*TRAINERS), COLOSSAL)
     ),
     DefaultRow(
         "stack.recompute.reentrant",

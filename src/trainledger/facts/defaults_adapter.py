@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
-from trainledger.facts.default_words import PEFT
+from trainledger.facts.default_words import PEFT, framework
 from trainledger.facts.peft import ADAPTER_DTYPE, DEFAULT_TARGETS, LORA_KINDS, TARGETS_SOURCE
 from trainledger.facts.peft_methods import METHODS
 
 _GIVEN = ("adapter.kind", GIVEN)
 ADAPTER_DTYPES = (
+    DefaultRow(
+        "adapter.dtype",
+        Follows("precision.weights"),
+        "ColossalChat's adapters are made like the weight",
+        LOW_LEVEL.source,
+        (_GIVEN, framework(LOW_LEVEL.framework)),
+    ),
     DefaultRow(
         "adapter.dtype",
         Follows("precision.weights"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 OWN_MODELS = ("litgpt", "torchtune")  # frameworks that run model code of their own
 SCOPE: dict[str, tuple[str | None, ...]] = {
-    "task": ("pretrain", "sft"),
+    "task": ("pretrain", "sft", "simpo", "orpo"),
     "adapter.kind": (
         "lora",
         "dora",
@@ -22,7 +22,7 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
         "trainable-tokens",
     ),
     "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
-    "stack.framework": ("transformers", "deepspeed", "torch", "litgpt", "torchtune", "fsdp_qlora"),
+    "stack.framework": ("transformers", "deepspeed", "torch", "litgpt", "torchtune", "fsdp_qlora", "colossalai"),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),

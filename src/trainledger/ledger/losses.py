@@ -8,12 +8,14 @@ and the total weight; what the fused kernels make is in facts/losses.py.
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.colossal import PAIR_LOSS
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.ledger import aten, fused_head, losses_torchtune
 from trainledger.ledger.chunked_logits import Ended, chunked
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.losses_pairs import CHOSEN, pair_loss
 from trainledger.ledger.rules import lower
 from trainledger.ledger.software import FOAK, LIGER
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -31,6 +33,10 @@ def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) ->
     lower(frame, ops[:inside])
     frame.tape.end(ending)
     rest = ops[inside:]
+    if loss in PAIR_LOSS.names:
+        lower(frame, rest)
+        named = pair_loss(frame.tape, frame.names, loss)
+        return Ended(named, tuple(frame.names[name] for name in ("logits", CHOSEN) if name in frame.names))
     # a fused head is the last linear layer and the loss at once; what follows that layer is done inside its kernel
     at = next((i for i, op in enumerate(rest) if isinstance(op.spec, Linear) and "logits" in op.outs), None)
     if loss in (CHUNKED, FUSED) and at is not None and not model.head.pooled:

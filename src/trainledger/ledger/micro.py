@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.facts.outputs import KEPT_CACHE
 from trainledger.facts.torchtune import NAME as TORCHTUNE
@@ -15,6 +16,7 @@ from trainledger.ledger.compiled import compile_layer
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
+from trainledger.ledger.losses_pairs import CHOSEN
 from trainledger.ledger.opening import Job, Opening, opening_of
 from trainledger.ledger.outputs import PAIR, Output, ended, keeps_cache, raises
 from trainledger.ledger.piece import Piece
@@ -67,6 +69,8 @@ class Layer(NamedTuple):
 
 def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Layer:
     """A layer, walked."""
+    if kind.recompute == "reentrant" and not kind.grad and job.run.software.framework == LOW_LEVEL.framework:
+        job = replace(job, trained=lambda weight: False)  # no input asks the checkpoint's function for a gradient
     frame, pro, block = job.frame(), opening.frame, job.model.blocks[kind.block]
     tape = frame.tape
     hidden = pro.names["h"]
@@ -159,7 +163,11 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
     raised = logits is not None and raises(job.run) and tape.dtype[logits] != FP32
     results = made.outputs if job.run.keeps_logits or raised else ()
     tape.end([*frame.names.values(), *tape.cached.values()])
-    names = [LOSS, *(f"{LOGITS} ({at})" if at else LOGITS for at in range(len(results)))]
+    chosen = frame.names.get(CHOSEN)
+    names = [
+        LOSS,
+        *(CHOSEN if one == chosen else f"{LOGITS} ({at})" if at else LOGITS for at, one in enumerate(results)),
+    ]
     lines = {
         tape.store[value]: job.line(Account.LOGITS, name, frame, value)
         for name, value in zip(names, (loss, *results), strict=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trainledger.base.dims import elements
 from trainledger.base.units import MIB
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import StateOptions
@@ -18,7 +19,7 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
 from trainledger.ledger.opening import Job, Trained
 from trainledger.ledger.rules_liger import untrained
-from trainledger.ledger.run import deepspeed_of, run_of
+from trainledger.ledger.run import Run, deepspeed_of, run_of
 from trainledger.ledger.step import Extras, Updates, compose
 from trainledger.ledger.strategy import layout_of
 from trainledger.lines.line import Line
@@ -50,7 +51,7 @@ def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = 
     """The ledger of one rank of a resolved plan (None: of the fullest) on a device of this architecture."""
     book = Book()
     run, wanted = run_of(plan, architecture), trained_of(plan, model)
-    left = untrained(run.software, model)  # a fused kernel may make no gradient for a weight
+    left = untrained(run.software, model) | unreached(plan, model, run, wanted)
     job = Job(book, model, run, lambda weight: weight not in left and wanted(weight))
     extras = extras_of(plan, architecture)
     updates = updates_of(plan)
@@ -58,6 +59,25 @@ def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = 
     segments = compose(job, layout, updates, extras)
     moments = fold(book.lines, segments)
     return Ledger(tuple(book.lines), moments, tuple(segments), layout.host(), layout.rank, layout.equals)
+
+
+def unreached(plan: Plan, model: Model, run: Run, trained: Trained) -> frozenset[Weight]:
+    """Weights of layers under reentrant checkpoints none of whose inputs needs a gradient: they get none, whatever is
+    asked of them. DeepSpeed's optimizer keeps master weights and states for them all the same, and ColossalAI's does;
+    the first is counted as if they were trained, the second by its own layout.
+
+    Source: torch/utils/checkpoint.py, CheckpointFunction (v2.4 to v2.13).
+    """
+    if (
+        run.recompute != "reentrant"
+        or run.every > 1
+        or deepspeed_of(plan)
+        or plan.stack.framework == LOW_LEVEL.framework
+    ):
+        return frozenset()
+    if run.asks_inputs(model) or any(trained(weight) for weight in model.embeddings):
+        return frozenset()
+    return frozenset(weight for block in model.blocks for weight in block.weights)
 
 
 def runs_eager(plan: Plan, model: Model) -> bool:

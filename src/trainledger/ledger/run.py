@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from trainledger.facts.colossal import LOW_LEVEL, PAIR_LOSS
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE_ADAPTERS, Multiprocessors
@@ -23,6 +24,9 @@ from trainledger.model.prompts import PROMPT_KINDS
 from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
+PAIR_TENSORS = ("ids", "attention mask", "loss mask", "joined ids", "joined mask")  # of both
+PAIR = ("chosen", "rejected")
+NAMING = (LITGPT, FSDP_QLORA, LOW_LEVEL.framework)  # frameworks whose loops name the model's results
 FLAT = ("fsdp1", "fsdp1-noshard")
 ZERO = ("zero1", "zero2", "zero3")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
@@ -31,8 +35,8 @@ GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather
 @dataclass(frozen=True, slots=True)
 class Run:
     """The run of one rank: rules' setting, accumulation, recompute (`none`, `full`, `reentrant`; `selective`: of the
-    named modules of each layer; of every so many layers one), loss, switches. The setting's dtypes are those
-    in which weights are read."""
+    named modules of each layer; of every so many layers one), loss (or the task of pairs),
+    switches. The setting's dtypes are those in which weights are read."""
 
     setting: Setting
     accumulation: int
@@ -63,7 +67,7 @@ class Run:
     def asks_inputs(self, model: Model) -> bool:
         """Whether the embedding's rows are made to need a gradient: where layers are recomputed, by PEFT, and by
         Transformers itself from 5.0 on."""
-        if self.recompute not in ("full", "reentrant") or self.software.framework in OWN_MODELS:
+        if self.recompute not in ("full", "reentrant") or self.software.framework in (*OWN_MODELS, LOW_LEVEL.framework):
             return False
         return has_tuned(model) or at_least(self.setting.transformers or None, INPUT_GRADIENTS.since)
 
@@ -78,6 +82,11 @@ class Run:
     def forgets(self) -> bool:
         """Whether the loop lets go of loss and logits before the next forward."""
         return self.software.framework == FSDP_QLORA
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a script computes its loss of chosen and rejected sequences from the model's logits."""
+        return self.loss in PAIR_LOSS.names
 
     @property
     def residual(self) -> DType:
@@ -95,7 +104,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
     gathered = plan.parallel.strategy in GATHERED
     options = stack.options
     setting = Setting(
-        batch=plan.batch.micro_batch,
+        batch=plan.batch.micro_batch * (len(PAIR) if plan.task in PAIR_LOSS.names else 1),
         sequence=plan.batch.sequence + _virtual(plan),
         attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention,
         weights=compute if gathered else weights,
@@ -113,10 +122,10 @@ def run_of(plan: Plan, architecture: str) -> Run:
         recompute=_recompute(stack.recompute),
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
-        loss=stack.loss,
+        loss=plan.task if plan.task in PAIR_LOSS.names else stack.loss,
         gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
-        keeps_logits=bool(options.get("keep_outputs", stack.framework in (LITGPT, FSDP_QLORA))),
+        keeps_logits=bool(options.get("keep_outputs", stack.framework in NAMING)),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
         software=_software(plan),
@@ -212,6 +221,8 @@ def _batch_tensors(plan: Plan) -> int:
         return len(given)
     if stack.framework in OWN_MODELS:
         return len(("ids", "labels"))
+    if plan.stack.framework == LOW_LEVEL.framework:
+        return len(PAIR_TENSORS if plan.task in PAIR_LOSS.names else TRAINER_BATCH.tensors)
     if not stack.versions.get(TRAINER_BATCH.package):
         return 1
     ahead = at_least(stack.versions.get("transformers"), TRAINER_BATCH.ahead)

@@ -183,9 +183,12 @@ class _Steps:
         before, self.before = self.before, kind
         if before is not None and before.early:  # the model's results are named before the loss is made of them
             ahead.insert(kind.bound, Segment(ahead[kind.bound].moment, tuple(-line - 1 for line in before.early)))
+        named = before.named if before is not None else ()
+        if self.job.run.pairs:  # the caller's names are bound again one by one
+            ahead, named = [segment._replace(events=rebound(segment.events, named)) for segment in ahead], ()
         self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in ahead]
-        if before is not None:  # the caller's names are bound again
-            self.segments.append(Segment(self.segments[-1].moment, tuple(-line - 1 for line in before.named)))
+        if named:  # the caller's names are bound again
+            self.segments.append(Segment(self.segments[-1].moment, tuple(-line - 1 for line in named)))
         self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in behind]
 
     def _update(self, name: str, creates: bool) -> None:
@@ -211,6 +214,11 @@ class _Steps:
         apart = self.job.run.undecayed(self.job.model.family)
         groups = [tuple(one for one in stepped if (one.weight.role in apart) == last) for last in (False, True)]
         return [group for group in groups if group]
+
+
+def rebound(events: Events, named: Sequence[int]) -> Events:
+    """The events with the death of each of these lines' older tensor as the new one takes its name."""
+    return tuple(one for event in events for one in ((event, -event) if event - 1 in named else (event,)))
 
 
 def with_workspace(segments: list[Segment], products: Mapping[Events, int], line: int) -> list[Segment]:

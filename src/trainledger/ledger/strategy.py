@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.colossal import LOW_LEVEL
+from trainledger.facts.deepspeed import STAGES
+from trainledger.facts.dtypes import DTYPES, FP32, DType
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
@@ -16,7 +18,9 @@ from trainledger.ledger.fsdp1 import EARLY, Flat
 from trainledger.ledger.fsdp2 import How
 from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
+from trainledger.ledger.layout_lowlevel import LowLevelZero
 from trainledger.ledger.losses import CHUNKED, FUSED
+from trainledger.ledger.lowlevel import LowLevel
 from trainledger.ledger.opening import Job
 from trainledger.ledger.run import deepspeed_of, mixes, whole_adapters
 from trainledger.ledger.step import Updates
@@ -43,10 +47,23 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
         policy = plan.adapter is not None and (_accelerated(plan) or plan.stack.framework in APART)
         units = ignoring(units, adapters_of(job.model)) if whole_adapters(plan) else units
         return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job), updates)
+    if plan.stack.framework == LOW_LEVEL.framework:
+        return LowLevelZero(job, _low_level(plan), updates)
     if deepspeed_of(plan):
         return wrapper_of(plan, job, updates, rank)
     whole = replace(schedule, last_only=False)  # gradients stay where they are either way
     return Layout(job, whole, dtypes_of(plan, master))
+
+
+def _low_level(plan: Plan) -> LowLevel:
+    return LowLevel(
+        stage=STAGES[plan.parallel.strategy],
+        ranks=degrees(plan).dp,
+        weights=DTYPES[plan.precision.weights],
+        master=DTYPES[plan.precision.master or FP32.name],
+        bucket=LOW_LEVEL.bucket,
+        offload=plan.offload.optimizer is not None,
+    )
 
 
 def dtypes_of(plan: Plan, master: DType | None = None) -> Stored:

@@ -47,6 +47,7 @@ class Method:
     release: str
     extra: tuple[str, ...]
     options: dict[str, Any] = field(default_factory=dict)
+    heads: bool = False
 
     def of(self, path: str, spec: object, output: bool = False) -> Chosen:
         """What is done to the module of this full path. `output`: it makes the logits."""
@@ -64,7 +65,7 @@ class Method:
         if excluded and _named(path, excluded if isinstance(excluded, str) else tuple(excluded)):
             return False
         if self.targets == ALL_LINEAR:
-            return isinstance(spec, Linear) and not output
+            return isinstance(spec, Linear) and (self.heads or not output)
         if not _named(path, self.targets):
             return False
         layers = self.options.get("layers_to_transform")
@@ -85,12 +86,13 @@ def _named(path: str, names: str | tuple[str, ...]) -> bool:
     return any(path == name or path.endswith(f".{name}") for name in names)
 
 
-def method_of(given: Adapter, release: str) -> Method:
-    """The plan's adapter; targets that were left out and have no default are none."""
+def method_of(given: Adapter, release: str, heads: bool = False) -> Method:
+    """The plan's adapter; targets that were left out and have no default are none. `heads`: all linear layers are meant
+    with the one that makes the logits, which PEFT leaves out."""
     targets: str | tuple[str, ...] = () if given.targets is None else given.targets
     rank = given.r or 0
     dtype = DTYPES[given.dtype]
-    return Method(given.kind, targets, rank, dtype, given.dropout, release, given.train_extra, given.options)
+    return Method(given.kind, targets, rank, dtype, given.dropout, release, given.train_extra, given.options, heads)
 
 
 def adapted(model: Model, method: Method) -> Model:

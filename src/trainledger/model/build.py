@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.facts.torchtune import NAME as TORCHTUNE
@@ -44,7 +45,8 @@ def model_of(plan: Plan) -> Model:
         return prompted(model, given.kind, DTYPES[given.dtype], given.options)
     if given.kind == "trainable-tokens":
         return with_tokens(model, DTYPES[given.dtype], given.options)
-    model = adapted(model, method_of(given, plan.stack.versions.get("peft", "")))
+    heads = plan.stack.framework == LOW_LEVEL.framework
+    model = adapted(model, method_of(given, plan.stack.versions.get("peft", ""), heads))
     rows = given.options.get("trainable_token_indices")
     return with_tokens(model, DTYPES[given.dtype], {"token_indices": rows}) if rows else model
 

@@ -1,0 +1,40 @@
+"""What ColossalAI's plugins have no rule for is refused by name, and losses over pairs elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import plan_of
+from trainledger.answer.estimate import estimate
+from trainledger.base.problems import InputError
+
+COLOSSAL = {"framework": "colossalai", "versions": {}}
+
+
+def problems(**sections: Any) -> list[str]:
+    base: dict[str, Any] = {"parallel": {"strategy": "zero2", "dp": 2}, "stack": COLOSSAL}
+    with pytest.raises(InputError) as caught:
+        estimate(plan_of(**{**base, **sections}))
+    return [problem.path for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("sections", "path"),
+    [
+        ({"parallel": {"strategy": "zero3", "dp": 2}}, "parallel.strategy"),
+        ({"parallel": {"strategy": "ddp", "dp": 2}}, "parallel.strategy"),
+        ({"offload": {"optimizer": "nvme"}}, "offload.optimizer"),
+        ({"optimizer": {"name": "lion"}}, "optimizer.name"),
+        ({"precision": {"master": "bf16"}}, "precision.master"),
+        ({"precision": {"reduce": "fp32"}}, "precision.reduce"),
+        ({"adapter": {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "fp32"}}, "adapter"),
+        ({"task": "dpo"}, "task"),
+        ({"task": "kto"}, "task"),
+        ({"task": "simpo", "stack": {**COLOSSAL, "loss": "fused-linear"}}, "stack.loss"),
+        ({"task": "orpo", "stack": {"framework": "transformers"}}, "task"),
+    ],
+)
+def test_by_name(sections: dict[str, Any], path: str) -> None:
+    assert problems(**sections) == [path]
