@@ -59,6 +59,19 @@ class Prompts:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefix:
+    """Trained keys and values of `count` tokens for each of `copies` layers, all in one row of a table, or made of it
+    through `layers` (weight and bias) with a function between them. `heads`: heads and head dim of one layer's keys.
+    Nothing of the sequence itself is read."""
+
+    table: Weight
+    layers: tuple[tuple[Weight, Weight], ...]
+    count: int
+    heads: Dims
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
 class Norm:
     """A normalisation over the last dims (`width` elements). Per head when `dims` end in a head dim."""
 
@@ -238,6 +251,7 @@ class Experts:
 Spec: TypeAlias = (
     Embed
     | Prompts
+    | Prefix
     | Norm
     | Linear
     | View
