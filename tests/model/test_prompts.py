@@ -11,7 +11,7 @@ from trainledger.answer.estimate import Estimate, estimate
 from trainledger.base.problems import InputError
 from trainledger.model.build import model_of
 from trainledger.model.counts import tuned
-from trainledger.model.prompts import shared_weights, virtual_tokens
+from trainledger.model.prompts import prefix_of, shared_weights, virtual_tokens
 
 HIDDEN, VOCAB = 256, 1024
 
@@ -32,6 +32,14 @@ def plan(kind: str, options: dict[str, Any], **sections: Any) -> Any:
             4 * HIDDEN + (HIDDEN + 1) * 64 + 65 * 64 + 65 * HIDDEN,
         ),
         ("trainable-tokens", {"token_indices": [3, 5, 9]}, 3 * HIDDEN),
+        ("prefix-tuning", {"num_virtual_tokens": 20}, 20 * 3 * 2 * 128),
+        ("prefix-tuning", {"num_virtual_tokens": 20, "encoder_hidden_size": 64}, 20 * 3 * 2 * 128),
+        (
+            "prefix-tuning",
+            {"num_virtual_tokens": 20, "prefix_projection": True, "encoder_hidden_size": 64},
+            20 * 128 + 129 * 64 + 65 * 3 * 2 * 128,
+        ),
+        ("prefix-tuning", {"num_virtual_tokens": 5, "prefix_projection": True}, 5 * 128 + 129 * 128 + 129 * 768),
     ],
 )
 def test_trained_elements(kind: str, options: dict[str, Any], count: int) -> None:
@@ -44,6 +52,21 @@ def test_a_prompt_makes_every_sequence_longer() -> None:
     longer = kept(estimate(plan("prompt-tuning", {"num_virtual_tokens": 512})))
     wide = kept(estimate(plan("prompt-tuning", {"num_virtual_tokens": 1}, batch={"sequence": 1023})))
     assert longer == pytest.approx(wide, rel=0.01)
+
+
+def test_a_prefix_is_of_keys_and_makes_no_sequence_longer() -> None:
+    model = model_of(plan("prefix-tuning", {"num_virtual_tokens": 8}))
+    prefix = prefix_of(model)
+    assert prefix is not None
+    assert (prefix.count, prefix.copies) == (8, 3)
+    assert virtual_tokens(model) == 0
+    assert prefix_of(model_of(plan_of(LLAMA))) is None
+
+
+def test_a_prefix_has_the_head_dim_that_the_model_states() -> None:
+    """16 tokens, 3 layers, keys and values, 2 heads of 128 where hidden size by heads would be 64."""
+    stated = plan("prefix-tuning", {"num_virtual_tokens": 16}, model={"head_dim": 128})
+    assert tuned(model_of(stated)) == 16 * 3 * 2 * 2 * 128
 
 
 def kept(found: Estimate) -> int:
@@ -68,7 +91,7 @@ def test_trained_rows_of_a_tied_embedding_are_the_heads_too() -> None:
         ("prompt-tuning", "adapter.options.num_virtual_tokens"),
         ("p-tuning", "adapter.options.num_virtual_tokens"),
         ("trainable-tokens", "adapter.options.token_indices"),
-        ("prefix-tuning", "adapter.kind"),
+        ("prefix-tuning", "adapter.options.num_virtual_tokens"),
     ],
 )
 def test_what_is_missing_is_named(kind: str, path: str) -> None:

@@ -29,6 +29,19 @@ adapters = st.one_of(
         }
     ),
     st.just({"kind": "prompt-tuning", "dtype": "fp32", "options": {"num_virtual_tokens": 8}}),
+    st.fixed_dictionaries(
+        {
+            "kind": st.just("prefix-tuning"),
+            "dtype": st.just("fp32"),
+            "options": st.fixed_dictionaries(
+                {
+                    "num_virtual_tokens": st.just(8),
+                    "prefix_projection": st.booleans(),
+                    "encoder_hidden_size": st.just(16),
+                }
+            ),
+        }
+    ),
     st.just({"kind": "trainable-tokens", "dtype": "fp32", "options": {"token_indices": [1, 2]}}),
 )
 plans = st.fixed_dictionaries(
@@ -59,6 +72,8 @@ def answer(drawn: dict[str, Any]) -> Estimate:
     adapter, kind = drawn["adapter"], drawn["quantization"]
     assume(kind is None or adapter["kind"] == "lora" or (adapter["kind"] == "dora" and kind in ("nf4", "fp4")))
     assume(drawn["model"] is not MIXTRAL or drawn["transformers"] == "5.24.0" or adapter.get("targets") != "all-linear")
+    if adapter["kind"] == "prefix-tuning":
+        drawn = {**drawn, "recompute": "none", "transformers": "5.24.0", "peft": "0.21.2"}
     return estimate(
         plan_of(
             drawn["model"],
@@ -68,7 +83,11 @@ def answer(drawn: dict[str, Any]) -> Estimate:
             batch=drawn["batch"],
             parallel=drawn["strategy"],
             stack={
-                "versions": {"torch": "2.4.1", "transformers": drawn["transformers"], "peft": "0.15.2"},
+                "versions": {
+                    "torch": "2.4.1",
+                    "transformers": drawn["transformers"],
+                    "peft": drawn.get("peft", "0.15.2"),
+                },
                 "recompute": drawn["recompute"],
                 "attention": "eager",
             },

@@ -13,13 +13,10 @@ from trainledger.facts.scope import SCOPE
 from trainledger.facts.versions import at_least
 from trainledger.model.adapted import ALL_LINEAR
 from trainledger.model.program import Experts, Model
-from trainledger.model.prompts import PROMPT_KINDS
+from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
 from trainledger.plan.schema import Plan
 from trainledger.plan.training import Adapter
 
-REASONS = {
-    "prefix-tuning": "keys and values that are given ask for a mask and copies in each layer: not written yet",
-}
 EXPERT_LAYERS = ("w1", "w2", "w3", "gate", "gate_proj", "up_proj", "down_proj")
 OVER = {"": ("lora", "ln-tuning"), "nf4": (*LORA_KINDS, "ln-tuning"), "fp4": (*LORA_KINDS, "ln-tuning")}  # by base
 LATER = {
@@ -35,9 +32,9 @@ def adapter_problems(plan: Plan) -> Iterator[Problem]:
         return
     if plan.adapter.kind not in SCOPE["adapter.kind"]:
         known = f"{', '.join(str(kind) for kind in SCOPE['adapter.kind'])} can be estimated so far"
-        yield Problem("adapter.kind", f"found {plan.adapter.kind!r}", REASONS.get(plan.adapter.kind, known))
+        yield Problem("adapter.kind", f"found {plan.adapter.kind!r}", known)
         return
-    if plan.adapter.kind in PROMPT_KINDS:
+    if plan.adapter.kind in (*PROMPT_KINDS, PREFIX_KIND):
         yield from _prompt(plan.adapter)
     elif plan.adapter.kind == "trainable-tokens":
         if not plan.adapter.options.get("token_indices"):

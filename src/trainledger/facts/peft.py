@@ -135,6 +135,82 @@ def scales_inside(family: str, transformers: str) -> bool:
     return family in SCALED_ROWS.always or at_least(transformers or None, SCALED_ROWS.since)
 
 
+class Told(StrEnum):
+    """How a layer's keys and values, made as one tensor, are told apart; the gradients that it leaves differ."""
+
+    UNBOUND = "both at once: their gradients are stacked"
+    SELECTED = "each by its number: a zero-filled gradient of both for each"
+    SLICED = "both at once, of a slice: the stacked gradients are copied into a zero-filled one"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixCache:
+    """Prefix tuning as it is written here: since this release of Transformers a cache copies the keys and values that
+    it is made of, and is handed to the model, whose layers replace each by its concatenation with their own; since this
+    release PEFT makes it in one step, and with a head dim that a model states."""
+
+    peft: str
+    transformers: str
+    source: Source
+
+
+PREFIX_CACHE = PrefixCache(
+    "0.18",
+    "4.56",
+    Source(
+        "PEFT prefix tuning, Transformers DynamicCache",
+        "peft/peft_model.py, get_prompt; peft/utils/other.py; transformers/cache_utils.py, DynamicLayer.update",
+        "0.18.0 to 0.21.2; 4.56.0, 5.13.1, 5.24.0",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixParts:
+    """How a release of Transformers tells keys from values where it makes a cache of a prefix."""
+
+    since: str
+    told: Told
+    source: Source
+
+
+def _parts(since: str, told: Told, read: str) -> PrefixParts:
+    return PrefixParts(
+        since, told, Source("Transformers DynamicCache", "transformers/cache_utils.py, DynamicCache.__init__", read)
+    )
+
+
+PREFIX_PARTS: tuple[PrefixParts, ...] = (
+    _parts("5.24", Told.SLICED, "5.24.0"),
+    _parts("5.13", Told.SELECTED, "5.13.1"),
+    _parts("", Told.UNBOUND, "4.56.0"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixFamilies:
+    """Families whose cache PEFT fills itself, layer by layer (`windows`: a layer with a window keeps no more than it),
+    and those whose keys have not the heads that PEFT makes a prefix for."""
+
+    windows: tuple[str, ...]
+    other_heads: tuple[str, ...]
+    source: Source
+
+
+PREFIX_FAMILIES = PrefixFamilies(
+    ("gemma2", "gemma3_text"),
+    ("gpt_bigcode",),
+    Source("PEFT get_prompt", "peft/peft_model.py; peft/utils/other.py, _prepare_prompt_learning_config", "0.21.2"),
+)
+
+
+def told_apart(family: str, transformers: str) -> Told:
+    """How a prefix's keys are told from its values in this release of Transformers."""
+    if family in PREFIX_FAMILIES.windows:
+        return Told.UNBOUND
+    return next(row.told for row in PREFIX_PARTS if at_least(transformers or None, row.since))
+
+
 def reuses_product(release: str) -> bool:
     """Whether DoRA reads its layer's own product where nothing is dropped from the input, in this release."""
     return next(row.reuses for row in DORA_FORWARD if at_least(release or None, row.since))

@@ -19,6 +19,7 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
         "ln-tuning",
         "prompt-tuning",
         "p-tuning",
+        "prefix-tuning",
         "trainable-tokens",
     ),
     "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),

@@ -105,7 +105,7 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
     ahead = [_forward(walked, hooks, at) for at, walked in enumerate((opening, *layers))]
     forward = [Segment(FORWARD, turn.events, len(list(group))) for turn, group in groupby(ahead)]
     head = _forward(closing, hooks, last)
-    loose = tuple(event for walked in (*layers, closing) for event in walked.loose)
+    loose = tuple(event for walked in (opening, *layers, closing) for event in walked.loose)
     bound = len(forward) + 1 if pieces.early else 0
     forward += [Segment(LOSS, events) for events in (*_halves(head, pieces, closing), loose, pieces.outputs)]
     started = _backward(closing, hooks, last, (pieces.arriving + 1,)) if closing.trains else Turn((), 0)

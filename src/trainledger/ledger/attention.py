@@ -63,9 +63,10 @@ def eager(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None)
     repeats = 1 < spec.kv_heads < spec.heads
     q, k, v = qkv[0], repeated(t, qkv[1], spec.heads), repeated(t, qkv[2], spec.heads)
     batch, sequence, _, _ = t.dims[q]
-    keys = Axis(Dim.KEY_SEQUENCE, sequence.size)
+    keys = Axis(Dim.KEY_SEQUENCE, t.dims[k][1].size)
+    joined = keys.size != sequence.size  # with others', head by head
     dims = (batch, Axis(Dim.HEADS, spec.heads), sequence, keys)
-    laid = repeats or spec.head_first or _cast_dense(t, k, spec)
+    laid = repeats or joined or spec.head_first or _cast_dense(t, k, spec)
     scores = scale(t, _product(t, q, k, dims, (spec.head_first, laid)), "scaled scores")
     if spec.softcap:
         scores = scale(t, unary(t, "tanh", scale(t, scores), saves_out=True))
@@ -74,7 +75,7 @@ def eager(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None)
     weights = _weights(t, scores, q if spec.upcast else v, spec)
     dropped = dropout(t, weights, spec.dropout)
     t.end([weights])
-    out = _product(t, dropped, v, t.dims[q], (True, repeats or _cast_dense(t, v, spec)))
+    out = _product(t, dropped, v, t.dims[q], (True, repeats or joined or _cast_dense(t, v, spec)))
     result = copy(t, heads_first(t, out, t.dims[out]) if batch.size > 1 else out)
     t.end([k, v, dropped])
     return result, dropped

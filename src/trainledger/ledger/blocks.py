@@ -7,7 +7,7 @@ forward is run again, and its result and the incoming gradient are held until th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from trainledger.ledger.walk import Events, Forward, early_stop, first_birth, pr
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
 
+HANDED = "waits for the piece that made its tensor, which runs backward last"
 GRAPH = "held by the graph itself until it is gone"
 UNREDUCED = "whole until its unit's gradients are reduced to this rank's part"
 WHOLE = "one per trained weight, from its first backward until it is set to none"
@@ -77,11 +78,12 @@ class Walked:
 class Walker:
     """One piece walked under a policy; `leaf` makes the rule of what happens to a new gradient of a parameter."""
 
-    __slots__ = ("book", "leaf", "lines", "piece")
+    __slots__ = ("book", "leaf", "lines", "passed", "piece")
 
     def __init__(self, book: Book, piece: Piece, leaf: LeafMaker) -> None:
         self.book, self.piece, self.leaf = book, piece, leaf
         self.lines = PieceLines(book, piece)
+        self.passed: dict[int, int] = {}  # lines of gradients that another piece takes, by value
 
     def plain(
         self, keep: frozenset[int] = frozenset(), regions: Sequence[Region] = (), lasting: frozenset[int] = frozenset()
@@ -111,6 +113,24 @@ class Walker:
         stays = (*attached, *(self.lines.of(back.grads[value]) for value in {piece.leaf} - {EXTERNAL, piece.source}))
         every = Visits(seen, behind.visits, forward.turns[piece.bound][0] if piece.bound else 0)
         return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, 0, stays, every)
+
+    def several(self, arriving: Mapping[int, int]) -> Walked:
+        """No recompute, and several results, which outlive the forward, with the lines of the gradients that arrive;
+        the piece's own result is one of them."""
+        piece, tape = self.piece, self.piece.tape
+        casts = frozenset(tape.cached.values())
+        forward = run_forward(tape, casts | frozenset(arriving), True)
+        self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
+        ahead, loose = self.lines.read(forward.events), self._loose(casts, forward)
+        first = first_birth(forward.events, products(tape))
+        back = self._back(forward, piece.staying)
+        for value, line in arriving.items():
+            self.lines.known[back.seed(value, "incoming gradient")] = line
+        back.run(0, len(tape.prims))
+        behind = self._backward(back, 0)
+        seen = Visits(visits.ahead(piece.calls, forward.turns), behind.visits)
+        made, held = (first, behind.product), frozenset(forward.held)
+        return Walked(ahead, behind.events, loose, frozenset(), held, False, True, made, behind.arrived, 0, (), seen)
 
     def _staying(self) -> tuple[int, ...]:
         """The lines of what lives as long as the graph, but for an input, which is another piece's."""
@@ -209,6 +229,9 @@ class Walker:
         for value, storage in back.grads.items():
             if value == piece.source:
                 lines.known[storage] = piece.leaving
+            elif value in piece.passed:
+                name, made = piece.prefix + piece.passed[value], tape.storages[storage]
+                self.passed[value] = lines.known[storage] = self.book.storage(Account.BACKWARD, name, made, HANDED)
         lines.known.setdefault(back.first, piece.arriving)
         ahead = lines.read(back.events[:started])
         lines.accounts, lines.work = dict.fromkeys(again, Account.RECOMPUTED), Account.BACKWARD

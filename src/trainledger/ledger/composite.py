@@ -33,14 +33,15 @@ def composite(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | N
     spread = spec.heads != spec.kv_heads
     lone = spec.kv_heads == 1 and values == wide[-1] and wide[-1] == v
     left = scaled if batch.size == 1 or spec.head_first else copy(t, scaled)
-    middle = across if batch.size == 1 or spec.head_first or spread else copy(t, across)
-    scores_dims = (batch, heads, sequence, Axis(Dim.KEY_SEQUENCE, sequence.size))
+    joined = dims[1].size != t.dims[k][1].size  # with others', head by head
+    middle = across if batch.size == 1 or spec.head_first or spread or joined else copy(t, across)
+    scores_dims = (batch, heads, sequence, Axis(Dim.KEY_SEQUENCE, t.dims[k][1].size))
     scores = matmul(t, left, middle, scores_dims, "scores")
     t.end([across])
     weights = _weights(t, scores, newer)
     dropped = dropout(t, weights, spec.dropout)
     returned = to(t, dropped, low)
-    right = values if batch.size == 1 or (spread and not lone) else copy(t, values)
+    right = values if batch.size == 1 or (spread and not lone) or joined else copy(t, values)
     out = matmul(t, dropped, right, dims, "values")
     result = to(t, heads_first(t, out, dims) if batch.size > 1 else out, low)
     t.end([q, k, v, *wide, scaled, keys, values, returned, dropped, *([] if added is None else [added])])

@@ -69,15 +69,16 @@ def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
         tape.end([freqs, both, *waves])
 
 
-def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool) -> None:
-    """A mask of every query and key: bool for PyTorch's own call, additive in `dtype` for eager attention.
+def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool, before: int = 0) -> None:
+    """A mask of every query and key: bool for PyTorch's own call, additive in `dtype` for eager attention. `before`:
+    keys of tokens that stand before the sequence.
 
     A window and the causal rule each make a square of bools before they are joined; a mask of the batch's tokens then
     makes one square a sequence, and without one the squares of the batch are views of the same.
     Source: transformers/masking_utils.py, sdpa_mask, and_masks and eager_mask (5.24.0).
     """
     tape, setting = frame.tape, frame.setting
-    keys = Axis(Dim.KEY_SEQUENCE, setting.sequence)
+    keys = Axis(Dim.KEY_SEQUENCE, setting.sequence + before)
     one: Dims = (Axis(Dim.ONE, 1), Axis(Dim.ONE, 1), Axis(Dim.SEQUENCE, setting.sequence), keys)
     each: Dims = (Axis(Dim.BATCH, setting.batch), *one[1:])
     tape.scope = "attention mask"

@@ -124,7 +124,7 @@ def _backward(t: Tape, qkv: tuple[int, int, int], site: Site) -> tuple[Step, ...
     dims = t.dims[q]
     grads = tuple(Step(Code.GRAD, at) for at in range(len(qkv)))
     if site.kernel is Kernel.EFFICIENT:
-        return (*grads, *_efficient_work(t, q, site))
+        return (*grads, *_efficient_work(t, q, t.dims[qkv[1]][1].size, site))
     if site.kernel is Kernel.FLEX:
         names = [temporary(t, rows_of(dims), FP32, "kernel: delta")]
     elif site.kernel is Kernel.CUDNN:
@@ -156,12 +156,12 @@ def _flash_work(t: Tape, qkv: tuple[int, int, int], site: Site) -> list[int]:
     return names
 
 
-def _efficient_work(t: Tape, q: int, site: Site) -> tuple[Step, ...]:
+def _efficient_work(t: Tape, q: int, keys: int, site: Site) -> tuple[Step, ...]:
     """Delta of every row and the workspace. In fp32 delta is summed from a product of output and gradient."""
     dims = t.dims[q]
     delta = temporary(t, rows_of(dims), FP32, "kernel: delta")
     batch, sequence, heads, head = (axis.size for axis in dims)
-    shape = Shape(batch, heads, heads, sequence, sequence, head, t.dtype[q])
+    shape = Shape(batch, heads, heads, sequence, keys, head, t.dtype[q])
     size = Axis(Dim.ELEMENTS, efficient_workspace(shape, site.architecture))
     space = temporary(t, (size,), UINT8, "kernel: workspace")
     made: tuple[Step, ...] = (Step(Code.BORN, 0, delta),)

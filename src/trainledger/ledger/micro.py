@@ -14,12 +14,14 @@ from trainledger.ledger.blocks import Walked, Walker
 from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.compiled import compile_layer
 from trainledger.ledger.edges import POSITIONS
+from trainledger.ledger.frame import Frame
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
 from trainledger.ledger.losses_pairs import CHOSEN
 from trainledger.ledger.opening import Job, Opening, opening_of
 from trainledger.ledger.outputs import PAIR, Output, ended, keeps_cache, raises
 from trainledger.ledger.piece import Piece
+from trainledger.ledger.prefix import given_to, kept, with_prefix
 from trainledger.ledger.regions import regions_of
 from trainledger.ledger.rules import lower
 from trainledger.ledger.tape import EXTERNAL
@@ -60,11 +62,14 @@ def _edge(job: Job, opening: Opening, dtype: DType) -> tuple[int, int]:
 
 class Layer(NamedTuple):
     """A layer, walked; the dtype of the hidden states that it leaves (norms in fp32 make what follows fp32); the keys
-    and values that it returns."""
+    and values that it returns; lines of those that only a cache holds once it ran, and of the gradients that it leaves
+    of a prefix's."""
 
     walked: Walked
     dtype: DType
     cache: tuple[Output, ...] = ()
+    cached: tuple[int, ...] = ()
+    passed: tuple[int, ...] = ()
 
 
 def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Layer:
@@ -76,13 +81,10 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Layer:
     hidden = pro.names["h"]
     source = tape.inherit(pro.tape.dims[hidden], kind.dtype, kind.grad, "hidden states")
     frame.names["h"] = source
-    outside: dict[int, str] = {}
-    for name in _passed(job.model, block, opening):
-        value = tape.outside(pro.tape.dims[pro.names[name]], pro.tape.dtype[pro.names[name]], False)
-        frame.names[name] = value
-        outside[value] = name
+    outside = _handed(job, block, opening, frame)
     if kind.recompute == "reentrant":
         tape.leaves.add(source)
+    given = given_to(job, frame)
     lower(frame, block.ops)
     if frame.software.compiled and frame.software.framework == TORCHTUNE:
         compile_layer(tape)
@@ -91,17 +93,31 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Layer:
     (before, leaving), (after, arriving) = (_edge(job, opening, tape.dtype[value]) for value in (source, target))
     known = {tape.store[source]: before, tape.store[target]: after}
     prefix = f"{block.name}.*."
+    cached = kept(job, frame, prefix)
+    known |= given.known | {tape.store[value]: line for value, line in cached.items()}
     leaf = source if kind.first and opening.is_leaf else EXTERNAL
-    piece = Piece(tape, source, target, prefix, known, arriving, leaving, outside, leaf, frame.calls)
+    piece = Piece(tape, source, target, prefix, known, arriving, leaving, outside, leaf, frame.calls, given.passed)
     walker = Walker(job.book, piece, leaves.first)
     keep = frozenset({source}) if kind.first else frozenset()
     if kind.recompute in ("none", "selective"):
         regions = regions_of(tape, frame.marks, job.run.modules) if kind.recompute == "selective" else ()
-        return Layer(walker.plain(keep, regions), tape.dtype[target])
+        walked = walker.plain(keep | frozenset(cached), regions)
+        loose = tuple(line for value, line in cached.items() if tape.store[value] not in walked.held)
+        return Layer(walked, tape.dtype[target], (), loose, tuple(walker.passed[value] for value in given.passed))
     returned = frame.keys if tape.grad[target] and keeps_cache(job.run, job.model.family) else ()
     cache = tuple(_returned(job, piece, value) for value in returned)
     walker = Walker(job.book, piece, leaves.first)  # which knows their lines now
     return Layer(walker.recomputed(kind.recompute == "reentrant", keep, returned), tape.dtype[target], cache)
+
+
+def _handed(job: Job, block: Block, opening: Opening, frame: Frame) -> dict[int, str]:
+    """The layer's values of what the model's forward made and every layer is given, with their names."""
+    made, found = opening.frame, dict[int, str]()
+    for name in _passed(job.model, block, opening):
+        value = made.names[name]
+        frame.names[name] = frame.tape.outside(made.tape.dims[value], made.tape.dtype[value], False)
+        found[frame.names[name]] = name
+    return found
 
 
 def _returned(job: Job, piece: Piece, keys: int) -> Output:
@@ -222,11 +238,11 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
         else:
             ending.append(opening.hidden)
     closing = _closing(job, opening, leaves, ending, (layers[-1].trains, made[-1].dtype))
-    kept = {name: line for name, line in opening.free.items() if name in saved}
     lasting = _lasting(job, opening, saved)
-    kept = {name: line for name, line in kept.items() if line not in lasting}
+    held = {name: line for name, line in opening.free.items() if name in saved and line not in lasting}
+    passed = [line for one in made for line in one.passed]
     results, early = ((), closing.results) if closing.bound else (closing.results, ())
-    named, first = (*closing.named, *results, *lasting), opening.walked
+    named, first = (*closing.named, *results, *lasting), with_prefix(job, leaves, opening.walked, passed)
     first = replace(first, backward=tuple(event for event in first.backward if -event - 1 not in lasting))
     stays = tuple(line for walked in (first, *layers, closing.walked) for line in walked.stays)
     if job.run.trainer:
@@ -240,5 +256,6 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     if wrapped:
         last = replace(last, loose=(*last.loose, *wrapped))
     outputs = ended(job.book, job.run, closing.logits, [output for one in made for output in one.cache])
+    outputs = (*outputs, *(-line - 1 for one in made for line in one.cached))
     bound = closing.bound if early else 0
-    return Pieces(first, tuple(layers), last, closing.arriving, kept, outputs, early, bound, opening.hidden), named
+    return Pieces(first, tuple(layers), last, closing.arriving, held, outputs, early, bound, opening.hidden), named

@@ -21,7 +21,8 @@ from trainledger.ledger.run import Run
 from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.lines.kernel_choice import given_masks
 from trainledger.lines.line import Account
-from trainledger.model.program import Attention, Model, Weight
+from trainledger.model.program import Attention, Model, Prefix, Weight
+from trainledger.model.prompts import prefix_of
 
 Trained = Callable[[Weight], bool]
 IDS = ("input_ids", "token_type_ids")
@@ -81,7 +82,8 @@ def opening_of(job: Job, leaves: Leaves) -> Opening:
     if model.handed.numbered:
         position_ids(frame, model)
     scaled = scales_inside(model.family, setting.transformers)
-    lower(frame, asked(model.prologue, scaled) if job.run.asks_inputs(model) else model.prologue)
+    ops = tuple(op for op in model.prologue if not isinstance(op.spec, Prefix))  # a piece of its own
+    lower(frame, asked(ops, scaled) if job.run.asks_inputs(model) else ops)
     hidden = names["h"]
     _masks(frame, model, tape.dtype[hidden])
     rotary_tables(frame, model, tape.dtype[hidden])
@@ -100,12 +102,15 @@ def opening_of(job: Job, leaves: Leaves) -> Opening:
 
 def _masks(frame: Frame, model: Model, dtype: DType) -> None:
     """The masks that the model's forward makes: all of them for eager attention; for PyTorch's own call those of
-    windows that some token's past exceeds; none for other kernels."""
+    windows that some token's past exceeds, or all where keys stand before the sequence, so that there are more keys
+    than queries; none for other kernels. Source: transformers/masking_utils.py, _ignore_causal_mask_sdpa (5.24.0)."""
     setting = frame.setting
     boolean = given_masks(setting.attention)
     if not model.causal or not (boolean or setting.attention == Kernel.EAGER):
         return
     specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
-    needed = [spec for spec in specs if not boolean or 0 < spec.window <= setting.sequence]
+    prefix = prefix_of(model)
+    before = prefix.count if prefix else 0
+    needed = [spec for spec in specs if not boolean or before or 0 < spec.window <= setting.sequence]
     for name in sorted({spec.mask_name for spec in needed}):
-        causal_mask(frame, dtype, name, boolean)
+        causal_mask(frame, dtype, name, boolean, before)

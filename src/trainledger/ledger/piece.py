@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from trainledger.ledger.book import Book
 from trainledger.ledger.tape import EXTERNAL, Storage, Tape, over_vocabulary
@@ -18,7 +18,8 @@ class Piece:
     `known`: lines of storages shared with other pieces; `arriving` and `leaving`: lines of the output's and of the
     input's gradient; `source` is EXTERNAL where nothing comes in that needs a gradient. `leaf`: a value that was made
     to need a gradient, so that the graph holds it and it holds its gradient: both outlive the piece (EXTERNAL: none).
-    `calls`: its operations. `bound`: how many primitives had run as a caller's name was bound to results (0: none was).
+    `calls`: its operations. `passed`: names of the gradients of values that are another piece's, which it takes last.
+    `bound`: how many primitives had run as a caller's name was bound to results (0: none was).
     """
 
     tape: Tape
@@ -31,6 +32,7 @@ class Piece:
     outside: dict[int, str]
     leaf: int = EXTERNAL
     calls: Sequence[Call] = ()
+    passed: Mapping[int, str] = field(default_factory=dict)
     bound: int = 0
 
     @property

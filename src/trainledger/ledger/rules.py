@@ -17,6 +17,7 @@ from trainledger.ledger import (
     fused_lora,
     layers,
     nn,
+    prompts,
     rotary,
     rules_liger,
     rules_litgpt,
@@ -28,6 +29,8 @@ from trainledger.ledger.tape import Tape
 from trainledger.ledger.visits import Call, call_of
 from trainledger.model import program as p
 from trainledger.model.program import NormKind, Op, Weight
+
+OWN = ("k", "v")  # what programs call an attention's keys and values
 
 
 def _norm(f: Frame, spec: p.Norm, x: int) -> int:
@@ -112,6 +115,18 @@ def _copied(f: Frame, spec: p.View, dims: Dims) -> bool:
     return bool(f.kernels) and f.kernels[0].summed and bool(dims) and dims[0].dim is Dim.KV_HEADS
 
 
+def _apart(f: Frame, op: Op, x: int) -> bool:
+    """Whether the gradient of keys or values that stand behind a prefix's, a part of that of both, is copied back to
+    token order. The memory-efficient kernel leaves it in that order, but a linear layer over several sequences takes
+    none with gaps between them."""
+    if prompts.PREFIX[0] not in f.names or not f.kernels or op.outs[0] not in OWN:
+        return False
+    if f.kernels[0].kernel is Kernel.EFFICIENT:
+        projected = any(prim.kind == "linear" and x in prim.outs for prim in f.tape.prims)
+        return projected and f.setting.batch > 1
+    return f.kernels[0].kernel not in (Kernel.EAGER, Kernel.MATH)
+
+
 def _times_tensor(f: Frame, x: int) -> int:
     """Times a 0-dim buffer of the weights' dtype."""
     return aten.mul(f.tape, x, f.tape.outside((), f.setting.weights, False), "scaled")
@@ -183,7 +198,7 @@ def _shaped(f: Frame, op: Op, x: int) -> list[int]:
             return [aten.rows(t, x)]
         case p.View():
             lone = len(op.dims) > 1 and op.dims[0].size == 1  # one head lies the same either way
-            copied = _copied(f, op.spec, op.dims) and not lone
+            copied = (_copied(f, op.spec, op.dims) and not lone) or _apart(f, op, x)
             return [aten.heads_first(t, x, dims) if copied else aten.view(t, x, dims)]
         case p.Split(parts, True):
             return aten.chunk(t, x, [f.dims(part) for part in parts])
@@ -218,6 +233,7 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
     for op in ops:
         tape.scope, first = op.name, len(tape.prims)
         if isinstance(op.spec, p.Attention):
+            prompts.extended(tape, names, op.ins[1:])
             frame.keys.append(names[op.ins[1]])
         ins = [names[name] for name in op.ins]
         if isinstance(op.spec, p.Linear) and op.name in fused and fused_lora.applies(tape, ins[0]):

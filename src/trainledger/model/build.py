@@ -16,7 +16,7 @@ from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
 from trainledger.model.looped import looped, loops
 from trainledger.model.program import Model
-from trainledger.model.prompts import PROMPT_KINDS, prompted, with_tokens
+from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS, prefixed, prompted, with_tokens
 from trainledger.model.quantised import packing_of, quantised
 from trainledger.plan.schema import Plan
 
@@ -43,6 +43,8 @@ def model_of(plan: Plan) -> Model:
         return model
     if given.kind in PROMPT_KINDS:
         return prompted(model, given.kind, DTYPES[given.dtype], given.options)
+    if given.kind == PREFIX_KIND:
+        return prefixed(model, DTYPES[given.dtype], given.options)
     if given.kind == "trainable-tokens":
         return with_tokens(model, DTYPES[given.dtype], given.options)
     heads = plan.stack.framework == LOW_LEVEL.framework

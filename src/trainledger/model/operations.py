@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.model.weights import Delta, FusedLowRank, LowRank, Tokens, Weight
@@ -60,6 +59,19 @@ class Prompts:
     table: Weight
     layers: tuple[tuple[Weight, Weight], ...]
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Trained keys and values of `count` tokens for each of `copies` layers, all in one row of a table, or made of it
+    through `layers` (weight and bias) with a function between them. `heads`: heads and head dim of one layer's keys.
+    Nothing of the sequence itself is read."""
+
+    table: Weight
+    layers: tuple[tuple[Weight, Weight], ...]
+    count: int
+    heads: Dims
+    copies: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,81 +229,3 @@ class Dropout:
     """Dropout with probability `p`; nothing runs at p = 0."""
 
     p: float
-
-
-@dataclass(frozen=True, slots=True)
-class Router:
-    """Scores of all experts per token and the `top_k` best: logits, softmax in fp32, their choice.
-
-    `normalise`: the chosen scores are divided by their sum; `upcast`: the logits are cast to fp32 on their own and the
-    scores stay fp32 (Mixtral), else softmax casts and the scores are cast back (Qwen, OLMoE): where `early` to
-    the hidden state's dtype, else to the logits'.
-    Reads the hidden state; leaves logits, scores and expert numbers.
-    """
-
-    weight: Weight
-    top_k: int
-    normalise: bool
-    upcast: bool
-    early: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Experts:
-    """Routed experts as grouped matrix products over tokens sorted by expert; weights are [experts, out, in].
-
-    Reads the hidden state, the scores and the expert numbers. Every token takes `top_k` experts, so sizes do not
-    depend on how even the routing is.
-    """
-
-    top_k: int
-    gate_up: Weight
-    down: Weight
-    act: ActKind
-
-
-KEPT = ("scores in the loop", "mask", "found", "choices", "tokens", "state", "weighed")
-
-
-@dataclass(frozen=True, slots=True)
-class Looped:
-    """Routed experts one after the other, each a gated feed-forward of its own over the tokens that chose it.
-
-    `experts`: the weights of gate, up and down of each; `load`: the rows of the fullest in means of all, 0 as many as
-    there are tokens; `finds`: those that have tokens are found before the loop. What the code names in the loop is
-    bound to `KEPT` besides.
-    """
-
-    top_k: int
-    experts: tuple[tuple[Weight, Weight, Weight], ...]
-    act: ActKind
-    load: float
-    finds: bool
-
-    @property
-    def weights(self) -> tuple[Weight, ...]:
-        """All weights, expert by expert."""
-        return tuple(weight for expert in self.experts for weight in expert)
-
-
-Spec: TypeAlias = (
-    Embed
-    | Prompts
-    | Norm
-    | Linear
-    | View
-    | Split
-    | First
-    | Copy
-    | Repeat
-    | Rope
-    | Attention
-    | Act
-    | Multiply
-    | Add
-    | Scale
-    | Dropout
-    | Router
-    | Experts
-    | Looped
-)

@@ -8,10 +8,10 @@ a rule of the operation, by stack.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from trainledger.base.dims import Axis, Dims
 from trainledger.model.operations import (
-    KEPT,
     Act,
     ActKind,
     Add,
@@ -19,24 +19,22 @@ from trainledger.model.operations import (
     Copy,
     Dropout,
     Embed,
-    Experts,
     First,
     Join,
     Linear,
-    Looped,
     Multiply,
     Norm,
     NormKind,
+    Prefix,
     Prompts,
     Repeat,
     Rope,
-    Router,
     Scale,
-    Spec,
     Split,
     View,
     sides,
 )
+from trainledger.model.operations_experts import KEPT, Experts, Looped, Router
 from trainledger.model.weights import Buffer, Delta, FusedLowRank, LowRank, Packing, Role, Tokens, Weight
 
 __all__ = [
@@ -70,6 +68,7 @@ __all__ = [
     "Rope",
     "Rotary",
     "Router",
+    "Prefix",
     "Prompts",
     "Scale",
     "Spec",
@@ -79,6 +78,30 @@ __all__ = [
     "Weight",
     "sides",
 ]
+
+
+Spec: TypeAlias = (
+    Embed
+    | Prompts
+    | Prefix
+    | Norm
+    | Linear
+    | View
+    | Split
+    | First
+    | Copy
+    | Repeat
+    | Rope
+    | Attention
+    | Act
+    | Multiply
+    | Add
+    | Scale
+    | Dropout
+    | Router
+    | Experts
+    | Looped
+)
 
 
 @dataclass(frozen=True, slots=True)

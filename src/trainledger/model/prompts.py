@@ -1,8 +1,9 @@
-"""Prompts that are trained: rows put before the words' own, from a table or through a small network; and rows of the
-embedding that are trained while the others are not.
+"""Prompts that are trained: rows put before the words' own, or keys and values before each layer's, from a table or
+through a small network; and rows of the embedding that are trained while the others are not.
 
-Sources: peft/peft_model.py (PeftModelForCausalLM.forward, get_prompt), peft/tuners/{prompt_tuning,p_tuning}/model.py,
-peft/tuners/trainable_tokens/layer.py (0.21.2).
+Sources: peft/peft_model.py (PeftModelForCausalLM.forward, get_prompt), peft/tuners/{prompt_tuning,p_tuning,
+prefix_tuning}/model.py, peft/utils/other.py (_prepare_prompt_learning_config), peft/tuners/trainable_tokens/layer.py
+(0.21.2).
 """
 
 from __future__ import annotations
@@ -13,15 +14,48 @@ from typing import Any
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import DType
-from trainledger.model.program import Embed, Linear, Model, Op, Prompts, Tokens, Weight
+from trainledger.model.program import Attention, Embed, Linear, Model, Op, Prefix, Prompts, Tokens, Weight
 
 PROMPT_KINDS = ("prompt-tuning", "p-tuning")
-LAYERS = ("0", "2", "4")  # linears of p-tuning's network; functions stand between them
+PREFIX_KIND = "prefix-tuning"
+PAIR = ("keys", "values")
+LAYERS = ("0", "2", "4")  # linears of p-tuning's network, the first of them of a prefix's; functions stand between them
 
 
 def virtual_tokens(model: Model) -> int:
     """How many tokens of each sequence no id stands for."""
     return next((op.spec.count for op in model.prologue if isinstance(op.spec, Prompts)), 0)
+
+
+def prefix_of(model: Model) -> Prefix | None:
+    """The trained keys and values before each layer's own, where there are any."""
+    return next((op.spec for op in model.prologue if isinstance(op.spec, Prefix)), None)
+
+
+def prefixed(model: Model, dtype: DType, options: Mapping[str, Any]) -> Model:
+    """The model with trained keys and values before every layer's own; itself where its layers have no program."""
+    specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
+    if not specs:
+        return model
+    heads = (Axis(Dim.KV_HEADS, specs[0].kv_heads), Axis(Dim.HEAD_DIM, specs[0].head))
+    count, copies = int(options.get("num_virtual_tokens") or 0), sum(block.count for block in model.blocks)
+    rows, one = Axis(Dim.ROWS, count), Axis(Dim.COLUMNS, specs[0].kv_heads * specs[0].head)
+    every = Axis(Dim.COLUMNS, one.size * copies * len(PAIR))
+
+    def made(name: str, *dims: Axis) -> Weight:
+        return Weight(f"prompt_encoder.{name}", dims, dtype=dtype, tuned=True)
+
+    layers: tuple[tuple[Weight, Weight], ...] = ()
+    if options.get("prefix_projection"):
+        wide = Axis(Dim.FFN, int(options.get("encoder_hidden_size") or one.size))
+        layers = tuple(
+            (made(f"transform.{number}.weight", target, source), made(f"transform.{number}.bias", target))
+            for number, (source, target) in zip(LAYERS, ((one, wide), (wide, every)), strict=False)
+        )
+    table = made("embedding.weight", rows, one if layers else every)
+    op = Op("prompt_encoder", Prefix(table, layers, count, heads, copies), (), (), heads)
+    weights = (table, *(weight for pair in layers for weight in pair))
+    return replace(model, prologue=(op, *model.prologue), embeddings=(*model.embeddings, *weights))
 
 
 def prompted(model: Model, kind: str, dtype: DType, options: Mapping[str, Any]) -> Model:

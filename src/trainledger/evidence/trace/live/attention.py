@@ -161,8 +161,14 @@ def padded(mask: Any, release: str) -> Any:
 
 
 def by_token(tensor: Any) -> Any:
-    """An empty tensor like one of [batch, heads, sequence, dim], in the layout that kernels give: token by token."""
+    """An empty tensor like one of [batch, heads, sequence, dim], in its own layout, which is mostly token by token."""
     return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
+
+
+def in_order(tensor: Any) -> Any:
+    """The same, token by token whatever the layout was (aten/src/ATen/native/transformers/cuda/attention_backward.cu,
+    _efficient_attention_backward)."""
+    return tensor.new_empty(tensor.transpose(1, 2).shape).transpose(1, 2)
 
 
 def _random(site: AttentionSite, kernel: Kernel) -> tuple[Any, Any]:
@@ -194,7 +200,7 @@ def handlers(site: AttentionSite) -> Mapping[Any, Callable[..., Any]]:
         return out, lse, torch.empty((), dtype=torch.int64), torch.empty((), dtype=torch.int64)
 
     def efficient_backward(grad: Any, *args: Any, **__: Any) -> Any:
-        return (*(by_token(t) for t in args[:3]), None)
+        return (*(in_order(t) for t in args[:3]), None)
 
     def cudnn(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> Any:
         batch, heads, rows, _width = query.shape

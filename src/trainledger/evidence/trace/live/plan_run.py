@@ -25,7 +25,7 @@ from trainledger.evidence.trace.live.session import (
     without_storage,
 )
 from trainledger.evidence.trace.record import Record
-from trainledger.model.prompts import PROMPT_KINDS
+from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
 from trainledger.plan.schema import Plan
 
 STEPS = (1, 1 + 1)  # the first, in which states appear, and one as every later one
@@ -43,6 +43,7 @@ METHODS = {  # PEFT's configuration, and its names of rank and dropout where the
     "ln-tuning": ("LNTuningConfig", "", ""),
     "prompt-tuning": ("PromptTuningConfig", "", ""),
     "p-tuning": ("PromptEncoderConfig", "", ""),
+    "prefix-tuning": ("PrefixTuningConfig", "", ""),
     "trainable-tokens": ("TrainableTokensConfig", "", ""),
 }
 STEPS_OF_ADALORA = sum(STEPS)
@@ -159,7 +160,7 @@ def _adapted(plan: Plan, model: Any) -> Any:
     name, rank, dropout = METHODS[given.kind]
     targets = given.targets if given.targets is None or isinstance(given.targets, str) else list(given.targets)
     known: dict[str, Any] = {}
-    if given.kind not in PROMPT_KINDS:
+    if given.kind not in (*PROMPT_KINDS, PREFIX_KIND):
         known = {"target_modules": targets}
     known |= {"modules_to_save": list(given.train_extra)} if given.train_extra else {}
     known |= {rank: given.r} if rank and given.r else {}

@@ -1,0 +1,63 @@
+"""Routed experts as operations: the router, grouped products, and a loop over experts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.model.operations import ActKind
+from trainledger.model.weights import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Scores of all experts per token and the `top_k` best: logits, softmax in fp32, their choice.
+
+    `normalise`: the chosen scores are divided by their sum; `upcast`: the logits are cast to fp32 on their own and the
+    scores stay fp32 (Mixtral), else softmax casts and the scores are cast back (Qwen, OLMoE): where `early` to
+    the hidden state's dtype, else to the logits'.
+    Reads the hidden state; leaves logits, scores and expert numbers.
+    """
+
+    weight: Weight
+    top_k: int
+    normalise: bool
+    upcast: bool
+    early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Routed experts as grouped matrix products over tokens sorted by expert; weights are [experts, out, in].
+
+    Reads the hidden state, the scores and the expert numbers. Every token takes `top_k` experts, so sizes do not
+    depend on how even the routing is.
+    """
+
+    top_k: int
+    gate_up: Weight
+    down: Weight
+    act: ActKind
+
+
+KEPT = ("scores in the loop", "mask", "found", "choices", "tokens", "state", "weighed")
+
+
+@dataclass(frozen=True, slots=True)
+class Looped:
+    """Routed experts one after the other, each a gated feed-forward of its own over the tokens that chose it.
+
+    `experts`: the weights of gate, up and down of each; `load`: the rows of the fullest in means of all, 0 as many as
+    there are tokens; `finds`: those that have tokens are found before the loop. What the code names in the loop is
+    bound to `KEPT` besides.
+    """
+
+    top_k: int
+    experts: tuple[tuple[Weight, Weight, Weight], ...]
+    act: ActKind
+    load: float
+    finds: bool
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """All weights, expert by expert."""
+        return tuple(weight for expert in self.experts for weight in expert)
