@@ -69,6 +69,12 @@ def test_all_problems_are_listed_at_once() -> None:
         assert words in found[path], path
 
 
+@pytest.mark.parametrize("value", ["two", 0, -1, 2.5, None, []])
+def test_what_is_neither_true_nor_a_number_of_ranks_is_refused_under_its_key(value: object) -> None:
+    found = problems(plan_with(parallel={"strategy": "fsdp2", "dp": 8, "reshard_after_forward": value}))
+    assert list(found) == ["parallel.reshard_after_forward"]
+
+
 @pytest.mark.parametrize("data", [None, [], [1], "text", 5, {}, True])
 def test_what_is_no_plan_is_refused(data: object) -> None:
     assert problems(data)

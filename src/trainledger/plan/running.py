@@ -19,6 +19,7 @@ from trainledger.plan.text import shown
 from trainledger.plan.types import (
     Accumulation,
     Bool,
+    BoolOrDegree,
     Compile,
     Degree,
     DegreeOrNull,
@@ -75,7 +76,7 @@ class Parallel(Section):
     etp: DegreeOrNull = Field(
         None, description="Tensor-parallel degree of experts; null means the framework's default."
     )
-    reshard_after_forward: Bool | Degree = Field(
+    reshard_after_forward: BoolOrDegree = Field(
         True,
         description="Whether gathered weights are freed after their forward; a number: kept over that many ranks.",
     )

@@ -111,6 +111,14 @@ def _compile(value: object) -> bool | str:
     raise refusal(shown(value), "true, false or blocks")
 
 
+def _bool_or_degree(value: object) -> bool | int:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return whole(value, 1, DEGREE.value, DEGREE.unit)
+    raise refusal(shown(value), "true, false or a number of ranks")
+
+
 def _optional(read: Callable[[object], Any]) -> BeforeValidator:
     return BeforeValidator(lambda value: None if value is None else read(value))
 
@@ -158,6 +166,11 @@ Trainable = Annotated[
 ]
 Compile = Annotated[
     bool | Literal["blocks"], BeforeValidator(_compile), WithJsonSchema({"enum": [True, False, "blocks"]})
+]
+BoolOrDegree = Annotated[
+    bool | int,
+    BeforeValidator(_bool_or_degree),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1}]}),
 ]
 Text = StrictStr
 Bool = StrictBool
