@@ -40,6 +40,20 @@ def case(outcome: str, memory: int, assumed: bool = False) -> Case:
     return Case("id", "group", (), outcome, assumed, lambda: estimate(plan))
 
 
+def test_rows_that_rest_on_an_assumed_length_are_scored_apart_too() -> None:
+    def measured(group: str, size: int, *inputs: str) -> Case:
+        return Case("id", group, (reading(size),), "fits", False, lambda: estimate(plan_of()), inputs)
+
+    size = accuracy([measured("first", 1)]).rows[0].expected
+    assert size
+    cases = [measured("first", size), measured("first", size // 2, "batch.sequence"), measured("other", size, "model")]
+    found = accuracy(cases)
+    assert found.groups["first"]["allocated_peak"].n == 2
+    assert found.apart(stated=False)["first"]["allocated_peak"].max == pytest.approx(1.0, rel=1e-6)
+    assert found.apart(stated=True)["first"]["allocated_peak"].max == 0
+    assert "other" not in found.apart(stated=True)
+
+
 def test_verdicts_against_what_happened() -> None:
     huge, tiny = 1 << 40, 1 << 20
     found = accuracy(

@@ -10,7 +10,7 @@ import numpy as np
 
 from trainledger.answer.estimate import Estimate
 from trainledger.base.problems import InputError, RefusedError, TraceError
-from trainledger.facts.accuracy import TAIL
+from trainledger.facts.accuracy import INPUTS, TAIL
 
 METRICS = ("allocated_peak", "active_peak", "reserved_peak", "device_used")
 OPERATORS = "operators"
@@ -31,7 +31,7 @@ class Reading:
 @dataclass(frozen=True, slots=True)
 class Case:
     """A run record to estimate: `make` gives its estimate or raises InputError. `outcome`: fits or oom; `assumed`:
-    the outcome is not stated by the source."""
+    the outcome is not stated by the source; `inputs`: nor are these keys of the plan."""
 
     id: str
     group: str
@@ -39,6 +39,7 @@ class Case:
     outcome: str
     assumed: bool
     make: Callable[[], Estimate]
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class OperatorCase:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number compared: expected and measured bytes, the error as a fraction of the measured; or why it failed."""
+    """One number compared: expected and measured bytes, the error as a fraction of the measured; or why it failed;
+    keys of the plan that the source does not state."""
 
     id: str
     group: str
@@ -62,6 +64,12 @@ class Row:
     measured: int
     error: float
     failed: str
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def stated(self) -> bool:
+        """Whether the source states what moves a plan's size most."""
+        return not any(name in INPUTS for name in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,9 @@ class Score:
     p95: float
     max: float
     bias: float
+
+
+Scores = dict[str, dict[str, Score]]  # by group and metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +129,15 @@ class Accuracy:
         return sum(one.agrees for one in self.replays)
 
     @property
-    def groups(self) -> dict[str, dict[str, Score]]:
+    def groups(self) -> Scores:
         """Scores by group and metric, in order of appearance."""
-        found: dict[str, dict[str, list[Row]]] = {}
-        for row in self.rows:
-            found.setdefault(row.group, {}).setdefault(row.metric, []).append(row)
-        return {group: {metric: score(rows) for metric, rows in metrics.items()} for group, metrics in found.items()}
+        return grouped(self.rows)
+
+    def apart(self, stated: bool) -> Scores:
+        """Of groups with rows whose sequence, rank or adapter dtype the source does not state: scores of these rows, or
+        with `stated` of the others."""
+        mixed = {row.group for row in self.rows if not row.stated}
+        return grouped([row for row in self.rows if row.group in mixed and row.stated is stated])
 
     def worst(self, count: int, estimated: bool = False) -> tuple[Row, ...]:
         """The rows with the largest errors; with `estimated`, of those that did not fail."""
@@ -134,6 +148,14 @@ class Accuracy:
         """Why records failed: group, the first reason, and how many rows."""
         reasons = Counter((row.group, row.failed.partition(";")[0]) for row in self.rows if row.failed)
         return tuple((group, reason, count) for (group, reason), count in reasons.items())
+
+
+def grouped(rows: Iterable[Row]) -> Scores:
+    """Scores by group and metric, in order of appearance."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        found.setdefault(row.group, {}).setdefault(row.metric, []).append(row)
+    return {group: {metric: score(rows) for metric, rows in metrics.items()} for group, metrics in found.items()}
 
 
 def score(rows: Sequence[Row]) -> Score:
@@ -220,10 +242,10 @@ def _replayed(case: Case, made: Estimate | None) -> list[Replayed]:
 
 def _row(case: Case, reading: Reading, made: Estimate | None, failed: str) -> Row:
     if made is None:
-        return Row(case.id, case.group, reading.metric, reading.rank, None, reading.size, 1.0, failed)
+        return Row(case.id, case.group, reading.metric, reading.rank, None, reading.size, 1.0, failed, case.inputs)
     expected = expected_of(made, reading.metric)
     error = error_of(expected, reading)
-    return Row(case.id, case.group, reading.metric, reading.rank, expected, reading.size, error, "")
+    return Row(case.id, case.group, reading.metric, reading.rank, expected, reading.size, error, "", case.inputs)
 
 
 def _verdicts(outcomes: Sequence[tuple[Case, str | None]]) -> Verdicts:

@@ -152,6 +152,7 @@ def _case(record: Record, engine: str) -> Case:
         outcome=measured.outcome,
         assumed="measured.outcome" in record.assumed,
         make=_maker(record, engine),
+        inputs=tuple(name for name in record.assumed if not name.startswith("measured.")),
     )
 
 

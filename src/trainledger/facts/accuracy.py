@@ -16,3 +16,6 @@ class Tail:
 
 
 TAIL = Tail(95.0, Source("numpy.percentile, method linear", "numpy documentation", "2.0"))
+
+# Keys of a plan that move its size most; runs whose record assumes one of them are scored apart too.
+INPUTS = ("batch.sequence", "adapter.r", "adapter.dtype")

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from trainledger.answer.accuracy import Accuracy, Row, Score
+from trainledger.answer.accuracy import Accuracy, Row, Score, Scores
 from trainledger.base.units import format_size
 from trainledger.show.listing import columns
 
 HEAD = ("group", "metric", "rows", "failed", "median |error|", "95th percentile", "worst", "signed mean")
 
+APART = "Groups in which a source leaves out the sequence, the adapter's rank or its dtype: such rows, and the others"
 NUMBERS = tuple(range(HEAD.index("rows"), len(HEAD)))
 
 
 def document(result: Accuracy) -> dict[str, Any]:
     """The JSON of the contract: groups, verdicts, rows."""
     return {
-        "groups": {
-            group: {metric: _score(score) for metric, score in metrics.items()}
-            for group, metrics in result.groups.items()
-        },
+        "groups": _scores(result.groups),
+        "inputs_assumed": _scores(result.apart(False)),
+        "inputs_stated": _scores(result.apart(True)),
         "verdicts": {
             name: getattr(result.verdicts, name)
             for name in ("n", "false_fits", "false_alarms", "tight", "assumed", "failed")
@@ -34,13 +34,18 @@ def document(result: Accuracy) -> dict[str, Any]:
     }
 
 
+def _scores(groups: Scores) -> dict[str, Any]:
+    return {group: {metric: _score(score) for metric, score in metrics.items()} for group, metrics in groups.items()}
+
+
 def _score(score: Score) -> dict[str, Any]:
     return {name: getattr(score, name) for name in ("n", "failed", "median", "p95", "max", "bias")}
 
 
 def _row(row: Row) -> dict[str, Any]:
     names = ("id", "group", "metric", "rank", "expected", "measured", "error")
-    return {name: getattr(row, name) for name in names} | {"failed": bool(row.failed), "why": row.failed}
+    read = {name: getattr(row, name) for name in names}
+    return read | {"failed": bool(row.failed), "why": row.failed, "assumed": list(row.inputs)}
 
 
 def _cells(group: str, metric: str, score: Score) -> tuple[str, ...]:
@@ -48,10 +53,16 @@ def _cells(group: str, metric: str, score: Score) -> tuple[str, ...]:
     return (group, metric, str(score.n), str(score.failed), *percents, f"{score.bias:+.3%}")
 
 
-def _table(result: Accuracy) -> list[tuple[str, ...]]:
+def _table(groups: Scores, mark: str = "") -> list[tuple[str, ...]]:
     return [
-        _cells(group, metric, score) for group, metrics in result.groups.items() for metric, score in metrics.items()
+        _cells(f"{group}{mark}", metric, score)
+        for group, metrics in groups.items()
+        for metric, score in metrics.items()
     ]
+
+
+def _apart(result: Accuracy) -> list[tuple[str, ...]]:
+    return sorted([*_table(result.apart(False), ", assumed"), *_table(result.apart(True), ", stated")])
 
 
 def _verdicts(result: Accuracy) -> str:
@@ -79,7 +90,9 @@ def _worst(rows: Iterable[Row]) -> list[tuple[str, ...]]:
 
 def text(result: Accuracy, worst: Sequence[Row] = ()) -> str:
     """The table by group and metric, the verdicts, and the worst rows."""
-    parts = [columns(HEAD, _table(result), right=NUMBERS), _verdicts(result)]
+    parts = [columns(HEAD, _table(result.groups), right=NUMBERS), _verdicts(result)]
+    if found := _apart(result):
+        parts += [APART, columns(HEAD, found, right=NUMBERS)]
     if result.skipped:
         parts.append(f"operators that the program lacks, skipped: {len(result.skipped)} (--json lists them)")
     if result.refused:
@@ -100,9 +113,15 @@ def markdown(result: Accuracy, worst: Sequence[Row]) -> str:
         "over whole steps; a record that cannot be estimated counts as an error of 100 % and as failed. Written by",
         "`trainledger accuracy RECORDS... --markdown`.",
         "",
-        *_markdown(HEAD, _table(result)),
+        *_markdown(HEAD, _table(result.groups)),
         "",
         f"{_verdicts(result).capitalize()}. Operators that the program lacks: {len(result.skipped)}, left out above.",
+        "",
+        "## Runs whose record assumes what moves its size most",
+        "",
+        f"{APART}.",
+        "",
+        *_markdown(HEAD, _apart(result)),
         "",
         "## Largest errors of what was estimated",
         "",
