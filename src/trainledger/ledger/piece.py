@@ -58,14 +58,15 @@ class PieceLines:
     def read(self, events: Iterable[int]) -> tuple[int, ...]:
         """A tape's events with storages replaced by lines."""
         found: list[int] = []
+        known, alive = self.known, self.alive  # looked up here: this runs for every event of every piece
         for event in events:
+            storage = event - 1 if event > 0 else -event - 1
+            line = known[storage] if storage in known else self.of(storage)
             if event > 0:
-                line = self.of(event - 1)
-                self.alive.add(line)
+                alive.add(line)
                 found.append(line + 1)
             else:
-                line = self.of(-event - 1)
-                self.alive.discard(line)
+                alive.discard(line)
                 found.append(-line - 1)
         return tuple(found)
 

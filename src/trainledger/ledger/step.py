@@ -186,10 +186,10 @@ class _Steps:
         named = before.named if before is not None else ()
         if self.job.run.pairs:  # the caller's names are bound again one by one
             ahead, named = [segment._replace(events=rebound(segment.events, named)) for segment in ahead], ()
-        self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in ahead]
+        self.segments += [Segment(f"{name}: {one.moment}", one.events, one.repeat) for one in ahead]
         if named:  # the caller's names are bound again
             self.segments.append(Segment(self.segments[-1].moment, tuple(-line - 1 for line in named)))
-        self.segments += [segment._replace(moment=f"{name}: {segment.moment}") for segment in behind]
+        self.segments += [Segment(f"{name}: {one.moment}", one.events, one.repeat) for one in behind]
 
     def _update(self, name: str, creates: bool) -> None:
         if creates:

@@ -105,7 +105,8 @@ def trainable(model: Model, chosen: str | Sequence[str] = "all") -> int:
 
 def has_tuned(model: Model) -> bool:
     """Whether an adapter's run trains something of the model."""
-    return any(weight.tuned for _, weight in storages(model))
+    every = (model.embeddings, *(block.weights for block in model.blocks), model.head.weights)
+    return any(weight.tuned for weights in every for weight in _own(weights))
 
 
 def tuned(model: Model) -> int:
