@@ -21,18 +21,16 @@ from trainledger.facts.fsdp_qlora import SCRIPT
 from trainledger.facts.litgpt import KNOWN as LITGPT
 from trainledger.facts.versions import NEWEST
 
+
+def _of_script(package: str, version: str) -> DefaultRow:
+    why = "the release that the script ran with"
+    return DefaultRow(f"stack.versions.{package}", version, why, SCRIPT.source, (framework(FSDP_QLORA),))
+
+
 SCOPE = (
     DefaultRow("stack.framework", "transformers", "the stack that plans mean when they name none", FORMAT),
-    *(
-        DefaultRow(
-            f"stack.versions.{name}",
-            version,
-            "the release that the script ran with",
-            SCRIPT.source,
-            (framework(FSDP_QLORA),),
-        )
-        for name, version in (("torch", SCRIPT.torch), ("transformers", SCRIPT.transformers))
-    ),
+    _of_script("torch", SCRIPT.torch),
+    _of_script("transformers", SCRIPT.transformers),
     DefaultRow("stack.versions.torch", NEWEST["torch"].version, "the newest version known", NEWEST["torch"].source),
     DefaultRow(
         "stack.versions.transformers",
@@ -55,16 +53,8 @@ SCOPE = (
         LITGPT.source,
         (framework(LITGPT.name), ("quantization.kind", GIVEN)),
     ),
-    *(
-        DefaultRow(
-            f"stack.versions.{name}",
-            version,
-            "the release that the script ran with",
-            SCRIPT.source,
-            (framework(FSDP_QLORA),),
-        )
-        for name, version in (("peft", SCRIPT.peft), ("bitsandbytes", SCRIPT.bitsandbytes))
-    ),
+    _of_script("peft", SCRIPT.peft),
+    _of_script("bitsandbytes", SCRIPT.bitsandbytes),
     DefaultRow("task", "pretrain", "the framework pre-trains", FORMAT, (framework(*PRETRAINERS),)),
     DefaultRow("task", "sft", "supervised training on whole sequences", FORMAT),
     DefaultRow("trainable", "none", "an adapter freezes the base model", PEFT, (("adapter.kind", GIVEN),)),

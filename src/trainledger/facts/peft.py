@@ -44,7 +44,6 @@ def _lora(file: str, read: str) -> Source:
 
 DENSE = "dense"
 _BNB_4, _BNB_8, _GPTQ = ("nf4", "fp4"), ("int8",), ("gptq4", "gptq8")
-OWN_LORA = ("litgpt", "torchtune")  # frameworks whose LoRA is their own; the same of dense and of quantised layers
 _TORCHTUNE = Source("torchtune LoRALinear", "torchtune/modules/peft/lora.py", "2024-05, 2024-11")
 _LITGPT = Source("LitGPT LoRALinear", "litgpt/lora.py", "2023-10 to 0.5.13")
 LORA_LAYERS: tuple[LoraLayer, ...] = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.peft import DENSE, OWN_LORA
+from trainledger.facts.peft import DENSE
+from trainledger.facts.scope import OWN_MODELS
 from trainledger.ledger import adapters, aten, deltas, nn, prompts, quantised, rules_litgpt
 from trainledger.model import program as p
 
@@ -74,6 +75,6 @@ def _call(f: Frame, spec: p.Linear | p.Embed, x: int, dims: tuple[Dims, Dims]) -
     values = adapters.Low(f.need(low.down), f.need(low.up), f.param(low.bias), f.param(low.magnitude))
     chance = low.dropout if f.setting.training else 0
     own = f.need(spec.weight), f.param(getattr(spec, "bias", None))
-    own_code = f.software.framework in OWN_LORA
+    own_code = f.software.framework in OWN_MODELS
     kind = f.software.framework if own_code else spec.weight.packed.kind.name if spec.weight.packed else DENSE
     return adapters.Call(x, tokens, tail, values, chance, kind, f.software.release("peft"), *own, spec.weight.packed)
