@@ -132,6 +132,42 @@ def test_offloaded_weights_leave_the_device(sections: dict[str, Any]) -> None:
     assert away.steps.allocated.expected < here.steps.allocated.expected
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(100, 3_000_000),
+    st.fixed_dictionaries(
+        {
+            "sharding_strategy": st.sampled_from(FLAT),
+            "use_orig_params": st.booleans(),
+            "backward_prefetch": st.sampled_from(["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"]),
+            "forward_prefetch": st.booleans(),
+            "no_sync": st.booleans(),
+        }
+    ),
+    st.integers(1, 3),
+    st.sampled_from(["none", {"kind": "full", "reentrant": False}]),
+)
+def test_units_of_any_size_leave_nothing_behind(
+    least: int, options: dict[str, Any], accumulation: int, recompute: Any
+) -> None:
+    """Every gather of a module ends, and the states are those of any other wrapping, but for padding."""
+    given = {"strategy": "fsdp1", "dp": 4, "options": {**options, "auto_wrap_policy": "NO_WRAP"}}
+    sections = {"batch": {"accumulation": accumulation}, "stack": {"recompute": recompute}}
+    whole = made(parallel=given, **sections)
+    size = {"auto_wrap_policy": "SIZE_BASED_WRAP", "min_num_params": least}
+    found = made(parallel={**given, "options": {**options, **size}}, **sections)
+    for moment in found.ledger.moments:
+        assert total(found.ledger.lines, moment.live) == moment.allocated
+        assert all(copies > 0 for _, copies in moment.live)
+    accounts = {found.ledger.lines[line].account.value for line, _ in _left(found)}
+    assert not accounts & {"gathered_weights", "gradient_reduction"}
+    ours, theirs = states_of(found.ledger), states_of(whole.ledger)
+    for kind in ("weights", "optimizer_states"):
+        assert abs(ours[kind] - theirs[kind]) <= BLOCK * TENSORS
+    if least > found.parameters.total:
+        assert found.ledger.moments == whole.ledger.moments
+
+
 def _left(found: Estimate) -> list[tuple[int, int]]:
     """Lines that are alive when the run as written ends, with their copies."""
     counts: dict[int, int] = {}

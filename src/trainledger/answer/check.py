@@ -8,6 +8,7 @@ from trainledger.answer.check_adapter import adapter_problems, expert_problems
 from trainledger.answer.check_colossal import colossal_problems
 from trainledger.answer.check_framework import framework_problems
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
+from trainledger.answer.check_wrapping import wrapping_model_problems, wrapping_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
@@ -26,7 +27,7 @@ WHOLE = ("none", "ddp")  # strategies under which a rank holds every gradient
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
-    raise_if([*found, *framework_problems(plan), *colossal_problems(plan)])
+    raise_if([*found, *framework_problems(plan), *colossal_problems(plan), *wrapping_problems(plan)])
 
 
 def check_model(plan: Plan, model: Model) -> None:
@@ -35,6 +36,8 @@ def check_model(plan: Plan, model: Model) -> None:
     allowed = "its states can be counted, not its activations"
     problems = [Problem("model.model_type", f"found {model.family!r}: {reason}", allowed) for reason in reasons]
     problems += [*expert_problems(plan, model), *prefix_model_problems(model)]
+    if not problems:
+        problems += wrapping_model_problems(plan, model)
     if plan.adapter is not None and not has_tuned(model):
         found, fix = "fits no module", "A text is the pattern of a whole path; names of modules go into a list."
         problems.append(Problem("adapter.targets", found, "a module that the method can adapt is needed", fix))

@@ -18,10 +18,11 @@ from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
 from trainledger.facts.peft import INPUT_GRADIENTS
 from trainledger.facts.quantization import BNB_INT8
-from trainledger.facts.sharding import FSDP2, OFFLOAD
+from trainledger.facts.sharding import FSDP2, OFFLOAD, SIZE_WRAP
 from trainledger.ledger.rank import EAGER, runs_eager, trained_of
 from trainledger.ledger.run import GATHERED, ZERO, run_of
-from trainledger.ledger.strategy import NO_WRAP, fsdp_of, waits
+from trainledger.ledger.strategy import NO_WRAP, fsdp_of, least_of, policy_of, waits
+from trainledger.ledger.wrapping import by_size
 from trainledger.model.counts import storages
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
@@ -48,6 +49,7 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
             *_attention(plan, model),
             *_zero(plan),
             *_fsdp(plan),
+            *_by_size(plan, model),
             *_offload(plan),
             *_frozen(plan, model),
             *_copies(model),
@@ -91,19 +93,37 @@ def _zero(plan: Plan) -> Iterator[str]:
 
 
 def _fsdp(plan: Plan) -> Iterator[str]:
-    given, options = plan.parallel, plan.parallel.options
-    if given.strategy not in GATHERED:
+    if plan.parallel.strategy not in GATHERED:
         return
-    if str(options.get("auto_wrap_policy", "")).upper() == NO_WRAP:
+    if policy_of(plan) == NO_WRAP or least_of(plan) == 0:
         yield (
-            "parallel.options.auto_wrap_policy: NO_WRAP makes the model one unit: all of it is gathered for a whole "
-            "step, and its gradients are whole before they are reduced; wrap its layers to gather one at a time "
-            f"({FSDP2.source})"
+            f"parallel.options.auto_wrap_policy: {policy_of(plan)} makes the model one unit: all of it is gathered for "
+            "a whole step, and its gradients are whole before they are reduced; wrap its layers to gather one at a "
+            f"time ({FSDP2.source})"
         )
     if plan.batch.accumulation > 1 and waits(plan):
         yield (
             "batch.accumulation: gradients are reduced in the last micro-batch only, so that until then every rank "
             "holds them whole; parallel.options: {no_sync: false} reduces each micro-batch's"
+        )
+
+
+def _by_size(plan: Plan, model: Model) -> Iterator[str]:
+    """Where wrapping by size leaves most of the model together."""
+    least, path = least_of(plan), f"parallel.options.{SIZE_WRAP.option}"
+    if least is None and SIZE_WRAP.option in plan.parallel.options:
+        yield f"{path}: only auto_wrap_policy: {SIZE_WRAP.name} reads it ({SIZE_WRAP.source})"
+    if not least:
+        return
+    units = by_size(model, least)
+    sizes = {unit: sum(one.weight.elements for one in unit.members) for unit in units.every()}
+    total = sum(sizes[unit] for unit in units.every())
+    together = [unit for unit in (units.root, *(units.unit(key) for key in units.around)) if unit]
+    most = max(together, key=lambda unit: sizes[unit], default=None)
+    if most and sizes[most] > total - sizes[most]:
+        yield (
+            f"{path}: with {least:,} {most.name} is a unit of {sizes[most]:,} of {total:,} weights, all gathered at "
+            f"once for a whole step; lower it, or wrap by layers ({SIZE_WRAP.source})"
         )
 
 

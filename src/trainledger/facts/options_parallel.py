@@ -62,7 +62,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("use_orig_params", BOOL),
         ),
     ),
-    *counted(WHERE, ACCELERATE, (("fsdp_version", COUNT), ("auto_wrap_policy", TEXT))),
+    *counted(WHERE, ACCELERATE, (("fsdp_version", COUNT), ("auto_wrap_policy", TEXT), ("min_num_params", COUNT))),
     *uncounted(
         WHERE,
         FSDP1,
@@ -78,7 +78,6 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         ACCELERATE,
         (
             ("transformer_layer_cls_to_wrap", Kind.ANY, EITHER),
-            ("min_num_params", COUNT, EITHER),
             ("state_dict_type", TEXT, LOW),
             ("cpu_ram_efficient_loading", BOOL, EITHER),
             ("activation_checkpointing", BOOL, HIGH),

@@ -118,8 +118,31 @@ VERSIONS = (FIRST, SECOND)
 WORDS = {
     "sharding_strategy": ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"),
     "backward_prefetch": ("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"),
-    "auto_wrap_policy": ("TRANSFORMER_BASED_WRAP", "NO_WRAP"),
+    "auto_wrap_policy": ("TRANSFORMER_BASED_WRAP", "NO_WRAP", "SIZE_BASED_WRAP"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class SizeWrap:
+    """Wrapping by size: the policy's name, the option that says how many elements a unit has at least, torch's own
+    default for it; accelerate's is 0, which wraps nothing."""
+
+    name: str
+    option: str
+    least: int
+    source: Source
+
+
+SIZE_WRAP = SizeWrap(
+    "SIZE_BASED_WRAP",
+    "min_num_params",
+    100_000_000,
+    Source(
+        "PyTorch size_based_auto_wrap_policy; accelerate, set_auto_wrap_policy",
+        "torch/distributed/fsdp/wrap.py; accelerate/utils/dataclasses.py, fsdp_utils.py",
+        "v2.4 to v2.13; 1.15.0",
+    ),
+)
 FSDP1 = FlatParameter(
     16,
     Streams(1, 2, 3),

@@ -134,14 +134,16 @@ class Fsdp1(UnitHooks):
 
     def ahead(self, at: int) -> Events:
         """Gather what the piece reads."""
-        events: list[int] = []
-        if at == 0:
-            if self.anew:  # set to none only now, for the optimizer sees views of them
-                events += [-line - 1 for line in self.stay.reduced.values()]
-                self.stay.reduced.clear()
-            events += self._unshard(ROOT_KEY)
+        events = [*self._cleared(), *self._unshard(ROOT_KEY)] if at == 0 else []
         events += self._each(self._unshard, at)
         return (*events, *(self._each(self._unshard, at + 1) if self.how.forward else ()))
+
+    def _cleared(self) -> list[int]:
+        """Reduced gradients of the step before: set to none only now, for the optimizer sees views of them."""
+        gone = [-line - 1 for line in self.stay.reduced.values()] if self.anew else []
+        if self.anew:
+            self.stay.reduced.clear()
+        return gone
 
     def passed(self, at: int) -> Events:
         """Let go of what the piece read."""
@@ -189,6 +191,10 @@ class Fsdp1(UnitHooks):
     def _next(self, at: int) -> list[int]:
         return [] if self.how.reentrant else self._each(self._unshard, at - 1)
 
+    def _left(self, key: Key) -> list[int]:
+        """What is gathered ahead once a unit's weights went in backward."""
+        return self._next(key[0]) if self.how.late else []
+
     def _unshard(self, key: Key) -> list[int]:
         """Cast the shard, gather it; what every rank stores whole is only cast."""
         unit, how = self.units.unit(key), self.how
@@ -228,7 +234,7 @@ class Fsdp1(UnitHooks):
             events.append(-flat - 1)
         if self.sync or not self.how.keeps:
             events += self._reshard(key)
-        events += self._next(key[0]) if self.how.late else []
+        events += self._left(key)
         if not self.sync:
             self.stay.waiting[key] = flat
             return events

@@ -14,6 +14,7 @@ from trainledger.ledger.arrange import Micro, Pieces, arranged
 from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.fsdp1 import Flat, Fsdp1, Stay
 from trainledger.ledger.fsdp1_lines import FlatLines
+from trainledger.ledger.fsdp1_modules import Fsdp1Modules
 from trainledger.ledger.host import Lines
 from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of, weights_of
 from trainledger.ledger.leaves import Leaves
@@ -71,16 +72,24 @@ class FlatSharded(Layout):
         )
 
     def _pieces(self) -> tuple[Parameter, ...]:
-        sizes = {member.name: size for unit in self._counts() for member, size in self.how.pieces(unit)}
+        found: dict[str, Counter[int]] = {}  # one unit may hold the same weight of several layers
+        for unit, count in self._counts().items():
+            for member, size in self.how.pieces(unit):
+                found.setdefault(member.name, Counter())[size] += count
         return tuple(
-            Parameter(self._piece(weight, sizes.get(prefix + weight.name)), prefix + weight.name, dtype, count)
+            Parameter(piece, prefix + weight.name, self.stored(weight), copies)
             for prefix, weight, count in weights_of(self.job.model)
-            for dtype in (self.stored(weight),)
-            if (weight in self.units.ignored or prefix + weight.name in sizes) and self.job.trained(weight)
+            if self.job.trained(weight)
+            for piece, copies in self._piece((prefix, weight, count), found)
         )
 
-    def _piece(self, weight: Weight, size: int | None) -> Weight:
-        return weight if size is None else _flat(weight, size)
+    def _piece(self, one: tuple[str, Weight, int], found: dict[str, Counter[int]]) -> list[tuple[Weight, int]]:
+        """Pieces of a weight (with its line's prefix, and its copies) that lie in this rank's part, and how many."""
+        prefix, weight, count = one
+        if weight in self.units.ignored:
+            return [(weight, count)]
+        sizes = found.pop(prefix + weight.name, Counter())  # blocks may share names
+        return [(_flat(weight, size), copies) for size, copies in sizes.items()]
 
     def _flats(self) -> tuple[Parameter, ...]:
         return tuple(
@@ -165,7 +174,8 @@ class FlatSharded(Layout):
                 fresh, short = not (number and self.units.ignored), job.run.alone and (later or number > 0)
                 if (fresh, short) not in walked:
                     walked[fresh, short] = walk(job.short if short else job, replace(leaves, fresh=fresh))
-                hooks = Fsdp1(self.job.book, self.units, self.how, self.stay, flags)
+                kind = Fsdp1Modules if self.units.spots else Fsdp1
+                hooks = kind(self.job.book, self.units, self.how, self.stay, flags)
                 found.append(arranged(*walked[fresh, short], hooks))
             return tuple(found)
 

@@ -211,8 +211,10 @@ def _held(closing: Closing) -> Walked:
     gone = walked.backward.index(dies)
     events = (*walked.backward[:gone], *walked.backward[gone + 1 :])
     arrived = tuple(one._replace(at=one.at - (one.at > gone)) for one in walked.arrived)
+    back = tuple(one._replace(at=one.at - (one.at > gone)) for one in walked.visits.backward)
     ahead, product = walked.products
-    return replace(walked, backward=events, arrived=arrived, products=(ahead, product - (product > gone)))
+    visits, made = walked.visits._replace(backward=back), (ahead, product - (product > gone))
+    return replace(walked, backward=events, arrived=arrived, products=made, visits=visits)
 
 
 def _lasting(job: Job, opening: Opening, saved: frozenset[str]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from trainledger.facts.deepspeed import STAGES
 from trainledger.facts.dtypes import DTYPES, FP32, DType
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.litgpt import NAME as LITGPT
-from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND
+from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND, SIZE_WRAP
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
@@ -24,8 +24,9 @@ from trainledger.ledger.lowlevel import LowLevel
 from trainledger.ledger.opening import Job
 from trainledger.ledger.run import deepspeed_of, mixes, whole_adapters
 from trainledger.ledger.step import Updates
-from trainledger.ledger.units import adapters_of, apart, ignoring, units_of
+from trainledger.ledger.units import adapters_of, apart, by_layers, ignoring, units_of
 from trainledger.ledger.wrapper import wrapper_of
+from trainledger.ledger.wrapping import by_size
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -38,15 +39,19 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     """The layout of a resolved plan's model on one rank (None: the fullest); `master`: dtype of master weights, None
     without."""
     schedule = _schedule(plan, job)
-    wraps = str(plan.parallel.options.get("auto_wrap_policy", "")).upper() != NO_WRAP
+    least = least_of(plan)
+    wraps = least is None and policy_of(plan) != NO_WRAP
     if fsdp_of(plan) == SECOND:
         units = units_of(job.model, plan.stack.versions, wraps)
         return Sharded(job, schedule, units, _fsdp2(plan, job, rank or 0), updates)
     if fsdp_of(plan) == FIRST:
-        units = units_of(job.model, {}, wraps)
+        how = _fsdp1(plan, job)
+        units = by_size(job.model, least) if least else units_of(job.model, {}, wraps)
+        if how.forward and plan.adapter is None and not how.reentrant and not least:
+            units = by_layers(units)  # what was gathered ahead in forward is reduced later in backward
         policy = plan.adapter is not None and (_accelerated(plan) or plan.stack.framework in APART)
         units = ignoring(units, adapters_of(job.model)) if whole_adapters(plan) else units
-        return FlatSharded(job, schedule, apart(units) if policy else units, _fsdp1(plan, job), updates)
+        return FlatSharded(job, schedule, apart(units) if policy else units, how, updates)
     if plan.stack.framework == LOW_LEVEL.framework:
         return LowLevelZero(job, _low_level(plan), updates)
     if deepspeed_of(plan):
@@ -78,6 +83,19 @@ def fsdp_of(plan: Plan) -> int:
     if given.strategy == "hsdp":
         return int(given.options.get("fsdp_version") or SECOND)
     return {"fsdp2": SECOND, "fsdp1": FIRST, "fsdp1-noshard": FIRST}.get(given.strategy, 0)
+
+
+def policy_of(plan: Plan) -> str:
+    """The wrapping policy that a plan names, in capitals; empty where it names none."""
+    return str(plan.parallel.options.get("auto_wrap_policy", "")).upper()
+
+
+def least_of(plan: Plan) -> int | None:
+    """Elements that a unit has at least where a plan wraps by size; 0: nothing is wrapped; None: by layers or not."""
+    if policy_of(plan) != SIZE_WRAP.name or not fsdp_of(plan):
+        return None
+    given = plan.parallel.options.get(SIZE_WRAP.option)
+    return (0 if _accelerated(plan) else SIZE_WRAP.least) if given is None else int(given)
 
 
 def _accelerated(plan: Plan) -> bool:

@@ -6,7 +6,7 @@ Pieces count from 0, the embedding, over the layers to the last, the head with i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from trainledger.facts.dtypes import DType
@@ -57,15 +57,34 @@ class Unit:
         return tuple(unit for unit in units if unit.members)
 
 
+class Spot(NamedTuple):
+    """Where the module of a unit stands: its path (of one inside a layer, below the layer; of a layer none), its first
+    and last piece; which of the first one's operations it begins with; whether it is all of its pieces, but for what
+    follows it in the head."""
+
+    path: str
+    first: int
+    last: int
+    begin: int
+    whole: bool
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """Sorts modules as they begin forward, outer ones before those that they begin with."""
+        return self.first, self.begin, -self.last, len(self.path)
+
+
 @dataclass(frozen=True, slots=True)
 class Units:
     """`own`: the units that are open while a piece runs, by piece; `root`: what is open around all of them, None where
-    every weight has a unit of its own; `pieces`: how many there are; `ignored`: weights that belong to no unit."""
+    every weight has a unit of its own; `pieces`: how many there are; `ignored`: weights that belong to no unit.
+    `spots`: where units are single modules, the places of these; a unit of several pieces is the last one's own."""
 
     own: Mapping[int, tuple[Unit, ...]]
     root: Unit | None
     pieces: int
     ignored: frozenset[Weight] = frozenset()
+    spots: Mapping[Key, Spot] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
@@ -85,7 +104,15 @@ class Units:
         for key, unit in zip(self.keys(at), self.own.get(at, ()), strict=True):
             if any(member.weight == weight for member in unit.members):
                 return key
+        for key in self.around:
+            if self.spots[key].first <= at and any(one.weight == weight for one in self.own[key[0]][key[1]].members):
+                return key
         return ROOT_KEY
+
+    @property
+    def around(self) -> tuple[Key, ...]:
+        """The keys of units that stand around several pieces, the innermost first."""
+        return tuple(key for key, spot in self.spots.items() if spot.first < spot.last)
 
     def every(self) -> Iterator[Unit]:
         """All units in the order in which they are wrapped, the root last."""
@@ -128,6 +155,11 @@ def apart(units: Units) -> Units:
     if len(around) > 1:  # modules trained whole, around the layers
         own[units.last] = (*own.get(units.last, ()), around[-1])
     return Units(own, around[0] if around else None, units.pieces, units.ignored)
+
+
+def by_layers(units: Units) -> Units:
+    """Layers as units, told where their modules stand."""
+    return replace(units, spots={(at, 0): Spot("", at, at, 0, True) for at in units.own})
 
 
 def adapters_of(model: Model) -> frozenset[Weight]:

@@ -18,6 +18,7 @@ from trainledger.ledger.blocks import Arrived, Walked
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.registered import Slot
 from trainledger.ledger.visits import Visit
+from trainledger.ledger.woven import Woven
 from trainledger.ledger.zero import Zero
 from trainledger.ledger.zero3_fetch import Coordinator, Mode
 from trainledger.lines.line import Account
@@ -92,7 +93,7 @@ class Zero3(Hooks):
 
     def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """Every call of a module, forward."""
-        events = _Woven()
+        events = Woven()
         for visit in walked.visits.forward:
             events.add(visit.at, self._visit(at, visit, False))
         if at == self.modules.last and self.order.mode is Mode.RECORDS and self.modules.external:
@@ -111,7 +112,7 @@ class Zero3(Hooks):
 
     def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """Every call of a module, backward, and each gradient as it comes: before its module's backward returns."""
-        events, waiting = _Woven(), list(walked.arrived)
+        events, waiting = Woven(), list(walked.arrived)
         outer = self.modules.bases[at][:-1]
         for visit in walked.visits.backward:
             while waiting and waiting[0].at <= (visit.at if visit.done else visit.at - 1):
@@ -228,17 +229,3 @@ class Zero3(Hooks):
         dtype, stream = made
         dims = (Axis(Dim.ELEMENTS, size),)
         return self.book.made(Account.REDUCTION, name, dims, Made(dtype, DEEPSPEED.source, 1, stream))
-
-
-class _Woven:
-    """Events to put among others, by after how many of these."""
-
-    __slots__ = ("found",)
-
-    def __init__(self) -> None:
-        self.found: dict[int, Events] = {}
-
-    def add(self, at: int, events: Sequence[int]) -> None:
-        """More events at this place, after those that are there."""
-        if events:
-            self.found[at] = (*self.found.get(at, ()), *events)
