@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
 
-from trainledger.lines.stream import Segment
+from trainledger.lines.stream import EMPTY, Segment
 
 
 class Kind(IntEnum):
@@ -110,6 +110,9 @@ def stream_of(segments: Iterable[Segment], sizes: Sequence[int], streams: Sequen
                     line = event - 1
                     older.setdefault(line, len(live[line]))
                     live[line].append(builder.alloc(sizes[line], streams[line] if streams else 0))
+                    continue
+                if event == EMPTY:
+                    builder.empty()
                     continue
                 copies = live[-event - 1]
                 if not copies:

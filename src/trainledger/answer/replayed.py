@@ -18,21 +18,27 @@ from trainledger.facts.allocator import CUDA
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.dtypes import UINT8
 from trainledger.ledger.rank import Ledger, payload
+from trainledger.ledger.step import INIT
 from trainledger.lines.line import Account, Line
-from trainledger.lines.stream import Moment, Segment, Spot, lives
+from trainledger.lines.stream import EMPTY, Moment, Segment, Spot, lives
 
 ENDS_WHY = "what blocks hold beyond the tensors in them: ends that the allocator does not split off, counted by replay"
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A ledger with its moments as the allocator has them; bytes reserved at the end of building and at most later;
-    the stream, for further replays."""
+    """A ledger with its moments as the allocator has them; bytes reserved at most while building, and at most in the
+    steps, which begin with what building left; the stream, for further replays."""
 
     ledger: Ledger
     built: int
     reserved: int
     stream: Stream
+
+    @property
+    def most(self) -> int:
+        """Bytes reserved at most, building and steps together."""
+        return max(self.built, self.reserved)
 
 
 def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
@@ -58,25 +64,25 @@ def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, 
     if all(sizes):
         return tuple(segments)
     return tuple(
-        segment._replace(events=tuple(event for event in segment.events if sizes[abs(event) - 1]))
+        segment._replace(events=tuple(event for event in segment.events if event == EMPTY or sizes[abs(event) - 1]))
         for segment in segments
     )
 
 
 def _run(simulator: Simulator, stream: Stream, segments: Sequence[Segment]) -> tuple[dict[str, Spot], int]:
-    """Every moment's largest instant by allocated blocks, and what was reserved when the first moment ended."""
+    """Every moment's largest instant by allocated blocks, and what was reserved at most before the first step."""
     spots: dict[str, Spot] = {}
     built, start = 0, 0
     for index, (moment, events, repeat) in enumerate(segments):
         stop = start + len(events) * repeat
         simulator.peak_allocated, simulator.peak_allocated_at = simulator.allocated, start - 1
+        if moment != INIT and not spots.keys() - {INIT}:
+            built, simulator.peak_reserved = simulator.peak_reserved, simulator.reserved
         simulator.run(stream, start, stop)
         high = simulator.peak_allocated
         if moment not in spots or high > spots[moment].total:
             turn, at = divmod(simulator.peak_allocated_at - start + 1, len(events)) if events else (0, 0)
             spots[moment] = Spot(high, index, turn, at)
-        if len(spots) == 1:
-            built = simulator.peak_reserved
         start = stop
     return spots, built
 

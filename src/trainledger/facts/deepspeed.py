@@ -27,7 +27,7 @@ def _since(release: str, what: str, path: str, change: str = "") -> Since:
 
 LAZY_STATES = _since("0.13.2", "no step of the optimizer when it is built", "zero/stage_1_and_2.py", "#5104")
 BUCKETS_AT_HOOK = _since("0.18.3", "reduce buckets made at the first gradient", "zero/stage_1_and_2.py", "#7665")
-DEVICE_FLATTEN = _since("0.19.0", "weights flattened on the device", "zero/stage_1_and_2.py")
+DEVICE_FLATTEN = _since("0.18.7", "weights flattened on the device", "zero/stage_1_and_2.py", "#7828")
 FP32_PART = _since("0.19.8", "fp32 gradients kept as this rank's part only", "zero/stage_1_and_2.py")
 REPLICATED_BF16 = _since("0.17.6", "stage 0 in bf16 as in fp16, replicated", "engine.py", "#7515")
 SCALAR_OVERFLOW = _since("0.19.6", "overflow found by largest and smallest", "zero/stage_1_and_2.py")
