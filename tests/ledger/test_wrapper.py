@@ -40,7 +40,7 @@ def at_end(ledger: Ledger, account: Account) -> int:
     """Bytes of an account that are live after the last event."""
     counts: dict[int, int] = {}
     for _, events, repeat in ledger.segments:
-        for event in events:
+        for event in filter(None, events):
             counts[abs(event) - 1] = counts.get(abs(event) - 1, 0) + (repeat if event > 0 else -repeat)
     assert min(counts.values()) >= 0
     lines = ((ledger.lines[number], count) for number, count in counts.items())

@@ -19,6 +19,12 @@ DEEPSPEED_GATHER = Source(
     "deepspeed/runtime/utils.py, all_gather_dp_groups",
     "0.19.8",
 )
+DEEPSPEED_INIT = Source(
+    "DeepSpeed ZeRO-3, models built under zero.Init (the default here) or whole",
+    "deepspeed/runtime/engine.py, _configure_distributed_model; runtime/zero/parameter_offload.py, "
+    "_convert_to_zero_parameters",
+    "0.9.5 to 0.19.8",
+)
 MEGATRON = Source("Megatron-LM arguments", "megatron/training/arguments.py", "2026-08")
 MEGATRON_PP = Source("Megatron-Core ModelParallelConfig", "megatron/core/model_parallel_config.py", "2026-08")
 MEGATRON_MOE = Source(
@@ -100,6 +106,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("stage3_param_persistence_threshold", Kind.AUTO),
             ("stage3_prefetch_bucket_size", Kind.AUTO),
             ("zero_hpz_partition_size", COUNT),
+            ("memory_efficient_linear", BOOL),
             ("mics_shard_size", NUMBER),
             ("offload_optimizer.device", TEXT),
             ("offload_optimizer.pin_memory", BOOL),
@@ -113,6 +120,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("offload_param.nvme_path", TEXT),
         ),
     ),
+    *counted(WHERE, DEEPSPEED_INIT, (("zero_init", BOOL),)),
     *harmless(WHERE, DEEPSPEED_GATHER, (("allgather_partitions", BOOL), ("allgather_bucket_size", COUNT))),
     *uncounted(
         WHERE,
@@ -122,7 +130,6 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("load_from_fp32_weights", BOOL, EITHER),
             ("zero_quantized_weights", BOOL, EITHER),
             ("zero_quantized_gradients", BOOL, EITHER),
-            ("memory_efficient_linear", BOOL, EITHER),
             ("offload_optimizer.ratio", NUMBER, EITHER),
             ("offload_optimizer.fast_init", BOOL, EITHER),
         ),

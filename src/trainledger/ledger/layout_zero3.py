@@ -20,24 +20,27 @@ from trainledger.ledger.micro import walk
 from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import Slot
 from trainledger.ledger.step import Updates
-from trainledger.ledger.updates import Parameter, Runs
+from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.ledger.zero import Zero
 from trainledger.ledger.zero3 import REDUCTION, Zero3, modules_of
 from trainledger.ledger.zero3_fetch import Coordinator, Fetching, Gathered
 from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import rows_of
+from trainledger.lines.stream import EMPTY
 from trainledger.model.program import Role, Weight
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What ZeRO-3 adds: how parameters are gathered; elements at which a sub-group is full; where weights are offloaded
-    to, and elements of them that NVMe leaves in the host's memory."""
+    to, and elements of them that NVMe leaves in the host's memory; whether the model was built whole, outside
+    `zero.Init`, so that it lies on the device before it is spread."""
 
     fetching: Fetching
     sub_group: int
     offload: Kept | None
     kept: int
+    whole: bool
 
 
 class ZeroParts(DeepSpeed):
@@ -89,14 +92,10 @@ class ZeroParts(DeepSpeed):
         """Parts of the weights, master weights by sub-group, the reduce bucket, the gradients' parts."""
         how, ranks = self.how, self.how.ranks
         dtypes = how.dtypes
-        runs: Runs = []
+        runs = self._spread()
         if not self.parts.fetching.offload:
-            frozen = [self.part(slot) for slot in self.frozen()]
-            lines = [
-                self.flat(Account.WEIGHTS, "part of a frozen weight", size, dtypes.weights, ranks) for size in frozen
-            ]
-            lines.append(self.flat(Account.WEIGHTS, "weights, this rank's parts", self.total, dtypes.weights, ranks))
-            runs.append((tuple(line + 1 for line in lines), 1))
+            name = "weights, this rank's parts"
+            runs.append(((self.flat(Account.WEIGHTS, name, self.total, dtypes.weights, ranks) + 1,), 1))
         if not how.offload:
             for at, sub in enumerate(self.subs):
                 runs.append((self._master(at, sum(sub)), 1))
@@ -109,7 +108,27 @@ class ZeroParts(DeepSpeed):
         if not how.offload:
             name = "gradients, this rank's parts"
             runs.append(((self.flat(Account.GRADIENTS, name, self.total, self.kept, ranks) + 1,), 1))
-        return [*runs, *self._hooked(), *self.buffers()]
+        return [*runs, *self._hooked(), *([] if self.parts.whole else self.buffers())]
+
+    def _spread(self) -> Runs:
+        """Weights until each rank has its parts alone. A model built whole lies on the device, and gives way to parts
+        one weight at a time; those of trained weights then pass through the host, to be joined, and what was cached is
+        given back."""
+        offload = self.parts.fetching.offload
+        if not self.parts.whole:
+            return [] if offload else [(tuple(self._piece(slot) + 1 for slot in self.frozen()), 1)]
+        whole = self.originals(self.slots)
+        runs = [*births(whole), *self.buffers()]
+        for slot, (line, _) in zip(self.slots, whole, strict=True):
+            runs.append(((*(() if offload else (self._piece(slot) + 1,)), -line - 1), 1))
+        gone = tuple(-self._piece(slot) - 1 for slot in self.trained)
+        return runs if offload else [*runs, ((*gone, EMPTY), 1)]
+
+    def _piece(self, slot: Slot) -> int:
+        """The line of this rank's part of one weight."""
+        trained = self.job.trained(slot.weight)
+        name = "part of a trained weight" if trained else "part of a frozen weight"
+        return self.flat(Account.WEIGHTS, name, self.part(slot), self.how.dtypes.weights, self.how.ranks)
 
     def _hooked(self) -> Runs:
         """Every trained parameter is gathered once, on the stream of compute, for its gradient's hook."""
