@@ -42,6 +42,7 @@ runs = st.fixed_dictionaries(
                 "sub_group_size": st.sampled_from([10**4, 10**9]),
                 "zero_init": st.booleans(),
                 "memory_efficient_linear": st.booleans(),
+                "zero_hpz_partition_size": st.sampled_from([1, 2]),
             }
         ),
     }

@@ -10,10 +10,13 @@ from typing import Any
 from trainledger.facts.deepspeed import (
     ANY_LINEAR,
     CHECKS_BF16,
+    CODED_COPIES,
+    CODED_PARTS,
     MAX_LIVE,
     MAX_REUSE,
     PERSISTENCE,
     PREFETCH,
+    QUANTIZED,
     REDUCE_BUCKET,
     REPLICATED_BF16,
     STAGES,
@@ -33,6 +36,7 @@ from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import slots_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.zero import Dtypes, Zero
+from trainledger.ledger.zero3_codes import Codes
 from trainledger.ledger.zero3_fetch import Fetching
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -125,7 +129,15 @@ def _parts(plan: Plan, how: Zero, job: Job) -> Parts:
     )
     stays = count(_section(plan, "offload_param"), "max_in_cpu", SWAP.weights_kept)
     sub_group = elements_of(options, SUB_GROUP, hidden)
-    return Parts(fetching, sub_group, _kept(plan, "params", "offload_param"), stays, whole)
+    ratio = _section(plan, "offload_optimizer").get("ratio", 1)
+    codes = _codes(how) if options.get("zero_quantized_weights") and QUANTIZED.holds(how.version) else None
+    return Parts(fetching, sub_group, _kept(plan, "params", "offload_param"), stays, whole, ratio, codes)
+
+
+def _codes(how: Zero) -> Codes:
+    """The quantizer's kernels read and write fp16; older releases take its values for the weights' own dtype."""
+    other = how.dtypes.weights != FP16
+    return Codes(other and CODED_PARTS.holds(how.version), other and CODED_COPIES.holds(how.version))
 
 
 def _section(plan: Plan, name: str) -> dict[str, Any]:

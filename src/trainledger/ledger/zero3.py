@@ -188,11 +188,7 @@ class Zero3(Hooks):
 
     def _found(self) -> list[int]:
         """A parameter that is read past its module, for the first time: gathered as it is read."""
-        gathered = self.order.gathered
-        return [
-            *gathered.gather(self.modules.external),
-            *(event for slot in self.modules.external for event in gathered.wait(slot)),
-        ]
+        return self.order.gathered.plainly(self.modules.external)
 
     # ---- gradients
 

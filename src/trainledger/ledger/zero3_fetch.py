@@ -83,21 +83,29 @@ class Gathered:
 
     def gather(self, slots: Iterable[Slot], backward: bool = False) -> list[int]:
         """Start one gather of those that are absent."""
-        absent = tuple(slot for slot in dict.fromkeys(slots) if self.absent(slot))
+        absent, ranks, events = self._started(slots, backward)
         if not absent:
             return []
-        self.live += sum(slot.size for slot in absent)
-        ranks = self._how.second if backward and self._how.second else self._how.ranks
-        events = self._loaded(absent)
         sizes = [rows_of(slot.size, ranks) * ranks for slot in absent]
-        for slot in absent:
-            self._group[slot] = absent
         if absent[1:]:
             name = f"{len(absent)} weights gathered at once"
             self._flat[absent] = self._line(name, (Axis(Dim.ELEMENTS, sum(sizes)),))
             return [*events, self._flat[absent] + 1]
         self.here[absent[0]] = self._line(f"{absent[0].name} (whole)", (Axis(Dim.ELEMENTS, sizes[0]),))
         return [*events, self.here[absent[0]] + 1]
+
+    def plainly(self, slots: Sequence[Slot]) -> list[int]:
+        """Gather these at once and wait for them, past the coordinator: as they are, whatever it does with others."""
+        started = Gathered.gather(self, slots)
+        return [*started, *(event for slot in slots for event in Gathered.wait(self, slot))]
+
+    def _started(self, slots: Iterable[Slot], backward: bool) -> tuple[tuple[Slot, ...], int, list[int]]:
+        """Those that are absent, from now on under way; over how many ranks they are gathered; their parts' loads."""
+        absent = tuple(slot for slot in dict.fromkeys(slots) if self.absent(slot))
+        self.live += sum(slot.size for slot in absent)
+        for slot in absent:
+            self._group[slot] = absent
+        return absent, self._how.second if backward and self._how.second else self._how.ranks, self._loaded(absent)
 
     def _loaded(self, slots: Sequence[Slot]) -> list[int]:
         """This rank's parts on their way from the host."""
@@ -158,9 +166,10 @@ class Gathered:
         lines = self._left.get(slot)
         return [-lines.pop() - 1] if lines else []
 
-    def _line(self, name: str, dims: tuple[Axis, ...]) -> int:
+    def _line(self, name: str, dims: tuple[Axis, ...], dtype: DType | None = None) -> int:
         stream = GATHER if self._how.overlap else 0
-        return self.book.made(Account.GATHERED, name, dims, Made(self._how.dtype, DEEPSPEED.source, 1, stream))
+        made = Made(dtype or self._how.dtype, DEEPSPEED.source, 1, stream)
+        return self.book.made(Account.GATHERED, name, dims, made)
 
 
 class Coordinator:
