@@ -48,7 +48,8 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
         return None
     sizes = [payload(line) for line in ledger.lines]
     segments = _sized(ledger.segments, sizes)
-    stream = stream_of(segments, sizes, [line.stream for line in ledger.lines])
+    queued = frozenset(number for number, line in enumerate(ledger.lines) if line.queued)
+    stream = stream_of(segments, sizes, [line.stream for line in ledger.lines], queued)
     simulator = Simulator(conf)
     spots, built = _run(simulator, stream, segments)
     moments = lives(segments, spots)

@@ -168,7 +168,7 @@ class Gathered:
 
     def _line(self, name: str, dims: tuple[Axis, ...], dtype: DType | None = None) -> int:
         stream = GATHER if self._how.overlap else 0
-        made = Made(dtype or self._how.dtype, DEEPSPEED.source, 1, stream)
+        made = Made(dtype or self._how.dtype, DEEPSPEED.source, 1, stream, queued=True)
         return self.book.made(Account.GATHERED, name, dims, made)
 
 
