@@ -105,7 +105,7 @@ class ZeroParts(DeepSpeed):
         if not self.parts.fetching.offload:
             name = "weights, this rank's parts"
             runs.append(((self.flat(Account.WEIGHTS, name, self.total, dtypes.weights, ranks) + 1,), 1))
-        runs += [(self._master(at, sum(self.subs[at])), 1) for at in self.here]
+        runs += self._masters()
         if how.offload:  # gradients lie beside what they update, from here on
             runs += [((self._beside(at) + 1,), 1) for at in self.here]
         if not LAZY_STATES.holds(how.version):
@@ -160,15 +160,30 @@ class ZeroParts(DeepSpeed):
         dtypes = self.how.dtypes
         return dtypes.accumulate if GRADIENT_DTYPE.holds(self.how.version) else dtypes.weights
 
-    def _master(self, at: int, size: int) -> tuple[int, ...]:
-        dtypes = self.how.dtypes
+    def _masters(self) -> Runs:
+        """Master weights by sub-group, each a copy of a copy. Newer releases cast first, under a name that holds one
+        sub-group's copy until the next one's is there."""
+        runs: Runs = []
+        held: tuple[int, ...] = ()
+        for at in self.here:
+            born, gone, master = self._master(at)
+            if BORN_FP32.holds(self.how.version):
+                runs.append(((*born, *held, master), 1))
+                held = gone
+            else:
+                runs.append(((*born, master, *gone), 1))
+        return [*runs, (held, 1)]
+
+    def _master(self, at: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """Births and deaths of a sub-group's copy (none: weights have the master weights' dtype), and its birth."""
+        dtypes, size = self.how.dtypes, sum(self.subs[at])
         name = self._named("master weights, this rank's parts", at)
-        master = self.flat(Account.MASTER, name, size, dtypes.master, self.how.ranks)
+        master = self.flat(Account.MASTER, name, size, dtypes.master, self.how.ranks) + 1
         if dtypes.weights == dtypes.master:
-            return (master + 1,)
+            return (), (), master
         between = dtypes.master if BORN_FP32.holds(self.how.version) else dtypes.weights
-        born, gone = self.passing(Account.STEP, "copy of a sub-group", size, between)
-        return (born, master + 1, gone)
+        born, gone = self.passing(Account.STEP, self._named("copy of a sub-group", at), size, between)
+        return (born,), (gone,), master
 
     def host(self) -> Lines:
         """Offloaded gradients, optimizer and weights."""
