@@ -152,6 +152,21 @@ def test_what_settings_of_zero_2_save_is_published(
     assert abs(overlapped[more] - overlapped[less] - published) <= 2.5
 
 
+def test_gradients_in_no_bucket_go_in_the_order_in_which_they_come() -> None:
+    """With overlap those of other ranks' parts wait for the next reduction, whose stream may be reading them."""
+    gone = {}
+    for overlap in (False, True):
+        options = {**SMALL, "contiguous_gradients": False, "overlap_comm": overlap}
+        _, ledger = run("zero2", parallel={"options": options})
+        step = [one for one in ledger.segments if one.moment.startswith("step 2: backward of layer 2")]
+        deaths = [-event - 1 for segment in step for event in segment.events if event < 0]
+        gone[overlap] = [number for number in deaths if ledger.lines[number].queued]
+    assert len(gone[False]) > 1
+    later = gone[True][1:]  # behind what the reduction before had left
+    assert later == gone[False][: len(later)]
+    assert len(gone[True]) < len(gone[False])
+
+
 def test_older_releases_make_buckets_before_the_loss_runs_backward() -> None:
     ahead: dict[str, int] = {}
     for version in ("0.18.2", "0.18.3"):

@@ -6,6 +6,7 @@ that were asked for (ends too small to be split off) is a line of its own, so th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ from trainledger.facts.allocator import CUDA
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.dtypes import UINT8
 from trainledger.ledger.rank import Ledger, payload
-from trainledger.ledger.step import INIT
+from trainledger.ledger.step import INIT, STEPS
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import EMPTY, Moment, Segment, Spot, lives
 
@@ -43,11 +44,12 @@ class Replayed:
 
 def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     """Replay a ledger without a bound on the device; None where the settings or the number of events forbid it."""
-    events = sum(len(segment.events) * segment.repeat for segment in ledger.segments)
+    sizes = [payload(line) for line in ledger.lines]
+    own = _sized(ledger.segments, sizes)
+    segments = _longer(own)
+    events = sum(len(segment.events) * segment.repeat for segment in segments)
     if not conf.exact or events > REPLAY.events:
         return None
-    sizes = [payload(line) for line in ledger.lines]
-    segments = _sized(ledger.segments, sizes)
     queued = frozenset(number for number, line in enumerate(ledger.lines) if line.queued)
     stream = stream_of(segments, sizes, [line.stream for line in ledger.lines], queued)
     simulator = Simulator(conf)
@@ -56,7 +58,7 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     ends = len(ledger.lines)
     lines = (*ledger.lines, _ends_line())
     made = tuple(_with_ends(moment, lines, ends) for moment in moments)
-    again = replace(ledger, lines=lines, moments=made, segments=segments)
+    again = replace(ledger, lines=lines, moments=made, segments=own)
     return Replayed(again, built, simulator.peak_reserved, stream)
 
 
@@ -68,6 +70,17 @@ def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, 
         segment._replace(events=tuple(event for event in segment.events if event == EMPTY or sizes[abs(event) - 1]))
         for segment in segments
     )
+
+
+def _longer(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """The segments with the last step once more: what it left cached may not fit its own requests as they come. A step
+    that does something once (DDP makes its buckets anew) is not repeated."""
+    last = tuple(one for one in segments if one.moment.startswith(f"{STEPS[-1]}:"))
+    left: Counter[int] = Counter()
+    for _, events, repeat in last:
+        for event in events:
+            left[abs(event)] += repeat if event > 0 else -repeat
+    return segments if any(count for line, count in left.items() if line) else (*segments, *last)
 
 
 def _run(simulator: Simulator, stream: Stream, segments: Sequence[Segment]) -> tuple[dict[str, Spot], int]:
