@@ -7,7 +7,7 @@ import pytest
 from trainledger.allocator.replay import replay
 from trainledger.allocator.stream import Builder, Kind, StreamError, stream_of
 from trainledger.base.units import MIB
-from trainledger.lines.stream import Segment
+from trainledger.lines.stream import EMPTY, Segment
 
 
 def test_builder() -> None:
@@ -53,3 +53,16 @@ def test_lines_have_streams() -> None:
 def test_a_line_that_dies_too_often_is_refused() -> None:
     with pytest.raises(StreamError, match="line 0 dies and is not live"):
         stream_of((Segment("forward", (1, -1, -1)),), (512,))
+
+
+def test_copies_of_a_queued_line_die_in_the_order_in_which_they_were_born() -> None:
+    segments = (Segment("forward", (1, 2), 3), Segment("backward", (-1, -2), 2))
+    stream = stream_of(segments, (512, 1024), (), frozenset({0}))
+    freed = [ident for kind, ident, _, _ in stream if kind == Kind.FREE]
+    assert freed == [1, 6, 3, 4]
+
+
+def test_what_is_cached_can_be_given_back() -> None:
+    stream = stream_of((Segment("init", (1, -1, EMPTY, 2)),), (30 * MIB, 40 * MIB))
+    assert [kind for kind, _, _, _ in stream] == [Kind.ALLOC, Kind.FREE, Kind.EMPTY, Kind.ALLOC]
+    assert replay(stream).peaks.reserved == 40 * MIB

@@ -34,8 +34,8 @@ def test_a_model_built_whole_kept_its_weights_before_a_release(version: str, sai
 
 
 def test_options_that_are_counted_are_not_listed_as_uncounted() -> None:
-    options = {"reduce_bucket_size": 1000, "allgather_bucket_size": 1000, "zero_quantized_weights": False}
+    options = {"reduce_bucket_size": 1000, "allgather_bucket_size": 1000, "zero_quantized_gradients": False}
     plan = plan_of(parallel={"strategy": "zero3", "world": 4, "dp": 4, "options": options})
     assert [note.partition(":")[0] for note in estimate(plan).notes.uncounted] == [
-        "parallel.options.zero_quantized_weights"
+        "parallel.options.zero_quantized_gradients"
     ]

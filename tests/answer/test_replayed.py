@@ -29,6 +29,29 @@ def test_moments_are_at_least_their_tensors_and_add_up_with_the_ends_of_blocks()
     assert run.built <= run.reserved
 
 
+def test_the_last_step_is_replayed_once_more_unless_it_does_something_once() -> None:
+    for strategy, again in (("none", True), ("ddp", False)):
+        parallel = {"strategy": strategy, "world": 2, "dp": 2} if strategy == "ddp" else {}
+        plan = plan_of(parallel=parallel)
+        ledger = rank_ledger(plan, build(plan.keys()), "sm80")
+        run = replayed(ledger, DEFAULT)
+        assert run is not None
+        counts = [(one.moment, len(one.events) * one.repeat) for one in ledger.segments]
+        more = sum(size for moment, size in counts if moment.startswith("step 2:")) if again else 0
+        assert len(run.stream) == sum(size for _, size in counts) + more
+        assert run.ledger.segments == ledger.segments
+
+
+def test_steps_begin_with_what_building_left_and_not_with_its_peak() -> None:
+    """A line that is born and dies while the model is built, and whose block is given back, is reserved then alone."""
+    plan = plan_of(parallel={"strategy": "zero3", "world": 2, "dp": 2, "options": {"zero_init": False}})
+    found = estimate(plan)
+    assert found.peak.reserved.expected >= found.steps.reserved.expected
+    run = replayed(rank_ledger(plan, build(plan.keys()), "sm80"), DEFAULT)
+    assert run is not None
+    assert run.most == max(run.built, run.reserved)
+
+
 def test_tensors_without_elements_never_reach_the_allocator() -> None:
     phi = {"model_type": "phi3", **{key: value for key, value in LLAMA.items() if key != "model_type"}}
     plan = plan_of(phi, precision={"weights": "fp32", "compute": "bf16", "autocast": True, "gradients": "fp32"})

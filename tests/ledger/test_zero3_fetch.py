@@ -20,7 +20,7 @@ class Played:
     def __init__(self, **changes: Any) -> None:
         given: dict[str, Any] = {
             "ranks": 3, "dtype": BF16, "prefetch": 0, "live": 10**6, "reuse": 0, "persistent": frozenset(),
-            "overlap": True, "offload": False, "second": 0,
+            "overlap": True, "offload": False, "second": 0, "saved": False, "remade": False,
         }  # fmt: skip
         self.book = Book()
         how = Fetching(**{**given, **changes})
@@ -134,3 +134,25 @@ def test_what_is_under_way_as_a_micro_batch_begins_goes() -> None:
     one.play(one.order.start())
     one.play(one.order.close((A, B, C)))
     assert one.names() == []
+
+
+def test_a_node_holds_the_tensor_that_it_saved_until_it_has_run() -> None:
+    one = Played(saved=True)
+    one.play(one.order.start())
+    one.fetch(A)
+    one.order.gathered.save(A)
+    assert one.leave(A) == ["a (whole)"]
+    assert one.fetch(A) == ["a (whole)", "a (whole)"]
+    one.play(one.order.gathered.forget(A))
+    assert one.names() == ["a (whole)"]
+    assert one.order.gathered.forget(A) == []
+    assert one.leave(A) == []
+
+
+def test_a_tensor_that_is_still_gathered_is_not_let_go_by_its_node() -> None:
+    one = Played(saved=True)
+    one.play(one.order.start())
+    one.fetch(A)
+    one.order.gathered.save(A)
+    assert one.order.gathered.forget(A) == []
+    assert one.leave(A) == []

@@ -9,7 +9,7 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Basis, Source
 from trainledger.facts.dtypes import UINT8
 from trainledger.lines.line import Account, Line
-from trainledger.lines.stream import Segment, fold, total
+from trainledger.lines.stream import EMPTY, Segment, fold, total
 
 HERE = Source("a test", "tests/lines")
 
@@ -48,6 +48,13 @@ def test_a_moment_that_comes_again_keeps_its_largest() -> None:
 def test_the_end_of_a_moment_without_births_is_not_negative() -> None:
     (first, second) = fold(lines(7), [Segment("a", (1,)), Segment("b", (-1,))])
     assert (first.allocated, second.allocated) == (7, 7)
+
+
+def test_giving_back_what_is_cached_changes_no_line() -> None:
+    made = lines(10, 3)
+    plain = [Segment("init", (1, -1)), Segment("forward", (1, 2))]
+    emptied = [Segment("init", (1, EMPTY, -1, EMPTY)), Segment("forward", (EMPTY, 1, 2))]
+    assert fold(made, emptied) == fold(made, plain)
 
 
 @st.composite

@@ -40,6 +40,9 @@ runs = st.fixed_dictionaries(
                 "stage3_max_live_parameters": st.sampled_from([0, 10**5, 10**9]),
                 "stage3_max_reuse_distance": st.sampled_from([0, 10**5, 10**9]),
                 "sub_group_size": st.sampled_from([10**4, 10**9]),
+                "zero_init": st.booleans(),
+                "memory_efficient_linear": st.booleans(),
+                "zero_hpz_partition_size": st.sampled_from([1, 2]),
             }
         ),
     }
@@ -85,7 +88,7 @@ def test_lines_add_up_and_every_step_ends_as_the_one_before(run: dict[str, Any],
     held = 0
     for segment in found.segments:
         held += segment.repeat * sum(
-            found.lines[abs(event) - 1].unit * (1 if event > 0 else -1) for event in segment.events
+            found.lines[abs(event) - 1].unit * (1 if event > 0 else -1) for event in segment.events if event
         )
         left[segment.moment.partition(":")[0]] = held
     assert left["step 2"] == left["step 1"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
 
-from trainledger.lines.stream import Segment
+from trainledger.lines.stream import EMPTY, Segment
 
 
 class Kind(IntEnum):
@@ -93,11 +93,17 @@ class Builder:
         return Stream(self._kinds[:], self._idents[:], self._sizes[:], self._streams[:])
 
 
-def stream_of(segments: Iterable[Segment], sizes: Sequence[int], streams: Sequence[int] = ()) -> Stream:
+def stream_of(
+    segments: Iterable[Segment],
+    sizes: Sequence[int],
+    streams: Sequence[int] = (),
+    queued: frozenset[int] = frozenset(),
+) -> Stream:
     """The stream of lines' births and deaths: `sizes` (bytes asked for) and `streams` (none: all 0) by line.
 
     Of several copies of a line, one born before this turn of the segment dies first, as a layer's input gives way to
-    its output; among those the one born last, since layers are left in backward in the opposite order.
+    its output; among those the one born last, since layers are left in backward in the opposite order. Copies of lines
+    that are `queued` die in the order in which they were born.
     Raises StreamError when a line dies more often than it was born.
     """
     builder = Builder()
@@ -111,9 +117,15 @@ def stream_of(segments: Iterable[Segment], sizes: Sequence[int], streams: Sequen
                     older.setdefault(line, len(live[line]))
                     live[line].append(builder.alloc(sizes[line], streams[line] if streams else 0))
                     continue
+                if event == EMPTY:
+                    builder.empty()
+                    continue
                 copies = live[-event - 1]
                 if not copies:
                     raise StreamError(f"line {-event - 1} dies and is not live")
+                if -event - 1 in queued:
+                    builder.free(copies.pop(0))
+                    continue
                 before = older.get(-event - 1, 0)
                 if before:
                     older[-event - 1] = before - 1

@@ -88,15 +88,19 @@ def replayed_over(plan: Plan) -> Over:
 def peaks_of(plan: Plan, ledger: Ledger, run: Replayed | None) -> tuple[Peak, Peak]:
     """The peak over building and steps, and over whole steps only."""
     steps = tuple(moment for moment in ledger.moments if moment.name != INIT)
-    return _peak(plan, ledger, ledger.moments, run), _peak(plan, ledger, steps, run)
-
-
-def _peak(plan: Plan, ledger: Ledger, moments: tuple[Moment, ...], run: Replayed | None) -> Peak:
-    moment = largest(moments)
     if run is not None:
         over = replayed_over(plan)
-        allocated = scaled(moment.allocated, over.allocated)
-        return Peak(moment.name, allocated, allocated, scaled(run.reserved, over.reserved), True)
+        return _replayed(largest(ledger.moments), run.most, over), _replayed(largest(steps), run.reserved, over)
+    return _peak(plan, ledger, ledger.moments), _peak(plan, ledger, steps)
+
+
+def _replayed(moment: Moment, reserved: int, over: Over) -> Peak:
+    allocated = scaled(moment.allocated, over.allocated)
+    return Peak(moment.name, allocated, allocated, scaled(reserved, over.reserved), True)
+
+
+def _peak(plan: Plan, ledger: Ledger, moments: tuple[Moment, ...]) -> Peak:
+    moment = largest(moments)
     allocated, ratio = _without(ledger.lines, moment), ratio_of(plan)
     reserved = Band(
         max(round(allocated.low * ratio.low), allocated.low),

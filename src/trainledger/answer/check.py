@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from trainledger.answer.check_adapter import adapter_problems, expert_problems
 from trainledger.answer.check_colossal import colossal_problems
+from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspeed_problems
 from trainledger.answer.check_framework import framework_problems
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
 from trainledger.answer.check_wrapping import wrapping_model_problems, wrapping_problems
@@ -35,7 +36,7 @@ def check_model(plan: Plan, model: Model) -> None:
     reasons = dict.fromkeys(block.unknown for block in model.blocks if block.unknown)
     allowed = "its states can be counted, not its activations"
     problems = [Problem("model.model_type", f"found {model.family!r}: {reason}", allowed) for reason in reasons]
-    problems += [*expert_problems(plan, model), *prefix_model_problems(model)]
+    problems += [*expert_problems(plan, model), *prefix_model_problems(model), *deepspeed_model_problems(plan, model)]
     if not problems:
         problems += wrapping_model_problems(plan, model)
     if plan.adapter is not None and not has_tuned(model):
@@ -171,6 +172,7 @@ def _degrees(plan: Plan) -> Iterator[Problem]:
 def _parts(plan: Plan) -> Iterator[Problem]:
     yield from adapter_problems(plan)
     yield from prefix_problems(plan)
+    yield from deepspeed_problems(plan)
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
         own = OWN_SCOPE.get(plan.stack.framework, {}).get(f"offload.{name}", ())

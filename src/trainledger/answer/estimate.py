@@ -125,7 +125,7 @@ def _verdict(plan: Plan, peak: Peak, outside: Outside, replay: tuple[Replayed | 
     need = outside.above(scaled(found.capacity, over))
     reason = (
         f"the replay succeeds on {format_size(found.capacity)} and fails on {format_size(found.fails)}; "
-        f"without a bound it reserves {format_size(run.reserved)}"
+        f"without a bound it reserves {format_size(run.most)}"
     )
     answer = judge(usable, min(need.low, need.expected), need.expected, need.high)
     return Verdict(answer.outcome, answer.margin, (*answer.reasons, reason))

@@ -146,13 +146,16 @@ def _offload(plan: Plan) -> Iterator[str]:
 
 
 def _whole(plan: Plan) -> Iterator[str]:
-    """Models built outside zero.Init: which ones are, a plan does not say."""
+    """Models built outside zero.Init, where the plan does not say whether this one is."""
     version = plan.stack.versions.get("deepspeed", "")
-    given = plan.stack
-    if plan.parallel.strategy == "zero3" and not ANY_LINEAR.holds(version) and given.recompute.kind == "none":
+    given = plan.parallel
+    if given.strategy != "zero3" or "zero_init" in given.options:
+        return
+    if not ANY_LINEAR.holds(version) and plan.stack.recompute.kind == "none":
         yield (
             f"stack.versions.deepspeed: before {ANY_LINEAR.release} a model that was built whole keeps every gathered "
-            f"weight from forward to backward: the ledger may be too low ({ANY_LINEAR.source})"
+            "weight from forward to backward: the ledger may be too low; say so with parallel.options: {zero_init: "
+            f"false}} ({ANY_LINEAR.source})"
         )
 
 

@@ -6,6 +6,7 @@ that were asked for (ends too small to be split off) is a line of its own, so th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,38 +19,46 @@ from trainledger.facts.allocator import CUDA
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.dtypes import UINT8
 from trainledger.ledger.rank import Ledger, payload
+from trainledger.ledger.step import INIT, STEPS
 from trainledger.lines.line import Account, Line
-from trainledger.lines.stream import Moment, Segment, Spot, lives
+from trainledger.lines.stream import EMPTY, Moment, Segment, Spot, lives
 
 ENDS_WHY = "what blocks hold beyond the tensors in them: ends that the allocator does not split off, counted by replay"
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A ledger with its moments as the allocator has them; bytes reserved at the end of building and at most later;
-    the stream, for further replays."""
+    """A ledger with its moments as the allocator has them; bytes reserved at most while building, and at most in the
+    steps, which begin with what building left; the stream, for further replays."""
 
     ledger: Ledger
     built: int
     reserved: int
     stream: Stream
 
+    @property
+    def most(self) -> int:
+        """Bytes reserved at most, building and steps together."""
+        return max(self.built, self.reserved)
+
 
 def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     """Replay a ledger without a bound on the device; None where the settings or the number of events forbid it."""
-    events = sum(len(segment.events) * segment.repeat for segment in ledger.segments)
+    sizes = [payload(line) for line in ledger.lines]
+    own = _sized(ledger.segments, sizes)
+    segments = _longer(own)
+    events = sum(len(segment.events) * segment.repeat for segment in segments)
     if not conf.exact or events > REPLAY.events:
         return None
-    sizes = [payload(line) for line in ledger.lines]
-    segments = _sized(ledger.segments, sizes)
-    stream = stream_of(segments, sizes, [line.stream for line in ledger.lines])
+    queued = frozenset(number for number, line in enumerate(ledger.lines) if line.queued)
+    stream = stream_of(segments, sizes, [line.stream for line in ledger.lines], queued)
     simulator = Simulator(conf)
     spots, built = _run(simulator, stream, segments)
     moments = lives(segments, spots)
     ends = len(ledger.lines)
     lines = (*ledger.lines, _ends_line())
     made = tuple(_with_ends(moment, lines, ends) for moment in moments)
-    again = replace(ledger, lines=lines, moments=made, segments=segments)
+    again = replace(ledger, lines=lines, moments=made, segments=own)
     return Replayed(again, built, simulator.peak_reserved, stream)
 
 
@@ -58,25 +67,36 @@ def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, 
     if all(sizes):
         return tuple(segments)
     return tuple(
-        segment._replace(events=tuple(event for event in segment.events if sizes[abs(event) - 1]))
+        segment._replace(events=tuple(event for event in segment.events if event == EMPTY or sizes[abs(event) - 1]))
         for segment in segments
     )
 
 
+def _longer(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """The segments with the last step once more: what it left cached may not fit its own requests as they come. A step
+    that does something once (DDP makes its buckets anew) is not repeated."""
+    last = tuple(one for one in segments if one.moment.startswith(f"{STEPS[-1]}:"))
+    left: Counter[int] = Counter()
+    for _, events, repeat in last:
+        for event in events:
+            left[abs(event)] += repeat if event > 0 else -repeat
+    return segments if any(count for line, count in left.items() if line) else (*segments, *last)
+
+
 def _run(simulator: Simulator, stream: Stream, segments: Sequence[Segment]) -> tuple[dict[str, Spot], int]:
-    """Every moment's largest instant by allocated blocks, and what was reserved when the first moment ended."""
+    """Every moment's largest instant by allocated blocks, and what was reserved at most before the first step."""
     spots: dict[str, Spot] = {}
     built, start = 0, 0
     for index, (moment, events, repeat) in enumerate(segments):
         stop = start + len(events) * repeat
         simulator.peak_allocated, simulator.peak_allocated_at = simulator.allocated, start - 1
+        if moment != INIT and not spots.keys() - {INIT}:
+            built, simulator.peak_reserved = simulator.peak_reserved, simulator.reserved
         simulator.run(stream, start, stop)
         high = simulator.peak_allocated
         if moment not in spots or high > spots[moment].total:
             turn, at = divmod(simulator.peak_allocated_at - start + 1, len(events)) if events else (0, 0)
             spots[moment] = Spot(high, index, turn, at)
-        if len(spots) == 1:
-            built = simulator.peak_reserved
         start = stop
     return spots, built
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 
 from trainledger.base.sources import Source
 from trainledger.facts.versions import at_least
@@ -27,7 +28,7 @@ def _since(release: str, what: str, path: str, change: str = "") -> Since:
 
 LAZY_STATES = _since("0.13.2", "no step of the optimizer when it is built", "zero/stage_1_and_2.py", "#5104")
 BUCKETS_AT_HOOK = _since("0.18.3", "reduce buckets made at the first gradient", "zero/stage_1_and_2.py", "#7665")
-DEVICE_FLATTEN = _since("0.19.0", "weights flattened on the device", "zero/stage_1_and_2.py")
+DEVICE_FLATTEN = _since("0.18.7", "weights flattened on the device", "zero/stage_1_and_2.py", "#7828")
 FP32_PART = _since("0.19.8", "fp32 gradients kept as this rank's part only", "zero/stage_1_and_2.py")
 REPLICATED_BF16 = _since("0.17.6", "stage 0 in bf16 as in fp16, replicated", "engine.py", "#7515")
 SCALAR_OVERFLOW = _since("0.19.6", "overflow found by largest and smallest", "zero/stage_1_and_2.py")
@@ -38,6 +39,14 @@ FREED_EMBEDDING = _since("0.19.3", "weights without a backward of their own free
 ANY_LINEAR = _since(
     "0.19.4", "products that save no gathered weight, for models built whole", "zero/stage3.py", "#8189"
 )
+PARTITION = "zero/partition_parameters.py"
+SPLIT = _since("0.12.3", "part of an offloaded optimizer kept on the device", "zero/stage3.py")
+SPLIT_TORCH = _since("0.13.3", "torch's AdamW for the part kept on the device", "zero/stage3.py")
+SPLIT_FIRST = _since("0.18.0", "the first sub-groups kept on the device, not the last", "zero/stage3.py")
+SPLIT_OPTIMIZERS = ("adam", "adamw")  # whose updates are divided: DeepSpeed's CPU Adam; by their names in a plan
+QUANTIZED = _since("0.10.0", "weights gathered in 8 bits", PARTITION)
+CODED_COPIES = _since("0.17.2", "values of 8-bit codes cast to the weights' dtype as copied", PARTITION)
+CODED_PARTS = _since("0.19.6", "weights cast to fp16 for the 8-bit kernels and back", PARTITION)
 GRADIENT_DTYPE = _since("0.10.1", "gradient partitions in grad_accum_dtype", "zero/stage3.py")
 IMMEDIATE = (
     _since("0.16.0", "BF16_Optimizer adds gradients as they come", "bf16_optimizer.py"),
@@ -71,6 +80,31 @@ DEEPSPEED = Constants(
         "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, runtime/engine.py, runtime/utils.py",
         "0.9.5 to 0.19.8",
     ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantizer:
+    """How ZeRO++ codes weights in 8 bits: elements that a group of one scale may have, and of which its count is a
+    multiple."""
+
+    target: int
+    unit: int
+    source: Source
+
+    def groups(self, size: int) -> int:
+        """Groups of a tensor of `size` elements: as few as have no more than `target` each and divide into whole
+        units. Raises ValueError where `size` is no multiple of the unit: the kernel refuses such a tensor."""
+        units, rest = divmod(size, self.unit)
+        if rest or not units:
+            raise ValueError(f"{size} elements are no multiple of {self.unit}")
+        least = -(-size // self.target)
+        small = [one for one in range(1, isqrt(units) + 1) if not units % one]
+        return min(one for pair in small for one in (pair, units // pair) if one >= least)
+
+
+QUANTIZER = Quantizer(
+    8000, 8, Source("DeepSpeed CUDAQuantizer", "deepspeed/runtime/zero/partition_parameters.py", "0.10.0 to 0.19.8")
 )
 
 

@@ -19,6 +19,18 @@ DEEPSPEED_GATHER = Source(
     "deepspeed/runtime/utils.py, all_gather_dp_groups",
     "0.19.8",
 )
+DEEPSPEED_INIT = Source(
+    "DeepSpeed ZeRO-3, models built under zero.Init (the default here) or whole",
+    "deepspeed/runtime/engine.py, _configure_distributed_model; runtime/zero/parameter_offload.py, "
+    "_convert_to_zero_parameters",
+    "0.9.5 to 0.19.8",
+)
+DEEPSPEED_QGZ = Source(
+    "DeepSpeed ZeRO++: gradients reduced in 4 bits between nodes, whose devices a plan does not count; frozen weights "
+    "in 8 bits",
+    "deepspeed/runtime/comm/coalesced_collectives.py, all_to_all_quant_reduce; runtime/zero/partition_parameters.py",
+    "0.10.0 to 0.19.8",
+)
 MEGATRON = Source("Megatron-LM arguments", "megatron/training/arguments.py", "2026-08")
 MEGATRON_PP = Source("Megatron-Core ModelParallelConfig", "megatron/core/model_parallel_config.py", "2026-08")
 MEGATRON_MOE = Source(
@@ -99,11 +111,14 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("stage3_param_persistence_threshold", Kind.AUTO),
             ("stage3_prefetch_bucket_size", Kind.AUTO),
             ("zero_hpz_partition_size", COUNT),
+            ("zero_quantized_weights", BOOL),
+            ("memory_efficient_linear", BOOL),
             ("mics_shard_size", NUMBER),
             ("offload_optimizer.device", TEXT),
             ("offload_optimizer.pin_memory", BOOL),
             ("offload_optimizer.buffer_count", COUNT),
             ("offload_optimizer.nvme_path", TEXT),
+            ("offload_optimizer.ratio", NUMBER),
             ("offload_param.device", TEXT),
             ("offload_param.pin_memory", BOOL),
             ("offload_param.buffer_count", COUNT),
@@ -112,6 +127,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("offload_param.nvme_path", TEXT),
         ),
     ),
+    *counted(WHERE, DEEPSPEED_INIT, (("zero_init", BOOL),)),
     *harmless(WHERE, DEEPSPEED_GATHER, (("allgather_partitions", BOOL), ("allgather_bucket_size", COUNT))),
     *uncounted(
         WHERE,
@@ -119,12 +135,13 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         (
             ("stage3_gather_16bit_weights_on_model_save", BOOL, LOW),
             ("load_from_fp32_weights", BOOL, EITHER),
-            ("zero_quantized_weights", BOOL, EITHER),
-            ("zero_quantized_gradients", BOOL, EITHER),
-            ("memory_efficient_linear", BOOL, EITHER),
-            ("offload_optimizer.ratio", NUMBER, EITHER),
             ("offload_optimizer.fast_init", BOOL, EITHER),
         ),
+    ),
+    *uncounted(
+        WHERE,
+        DEEPSPEED_QGZ,
+        (("zero_quantized_gradients", BOOL, EITHER), ("zero_quantized_nontrainable_weights", BOOL, HIGH)),
     ),
     *counted(WHERE, DEEPSPEED_TYPES, (("data_types.grad_accum_dtype", TEXT), ("communication_data_type", TEXT))),
     *uncounted(WHERE, ULYSSES, (("tiled_mlp", BOOL, HIGH), ("tiled_logits", BOOL, HIGH))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from trainledger.base.dims import Dims, elements
@@ -19,12 +20,14 @@ MODELS = Source("Transformers model classes", "transformers/models/*/modeling_*.
 
 
 class Made(NamedTuple):
-    """How a tensor is made: its dtype, the source of its rule, over how many ranks it is spread, on which stream."""
+    """How a tensor is made: its dtype, the source of its rule, over how many ranks it is spread, on which stream, and
+    whether copies go in the order in which they came."""
 
     dtype: DType
     source: Source
     shards: int = 1
     stream: int = 0
+    queued: bool = False
 
 
 class Book:
@@ -69,6 +72,9 @@ class Book:
     def made(self, account: Account, name: str, dims: Dims, how: Made) -> int:
         """The line of one tensor that is spread over ranks or made on another stream than that of compute."""
         unit = CUDA.rounded(how.dtype.bytes_of(elements(dims)))
-        basis = Basis.COUNTED
-        line = Line(account, name, dims, how.dtype, unit, basis, how.source, shards=how.shards, stream=how.stream)
-        return self.add(line)
+        line = Line(account, name, dims, how.dtype, unit, Basis.COUNTED, how.source)
+        return self.add(replace(line, shards=how.shards, stream=how.stream, queued=how.queued))
+
+    def queue(self, number: int) -> None:
+        """Copies of this line go in the order in which they come."""
+        self.lines[number] = replace(self.lines[number], queued=True)

@@ -24,6 +24,7 @@ from trainledger.ledger.updates import Parameter, Runs, births, deaths, one_by_o
 from trainledger.ledger.zero import Group, Zero, extremes, groups_of
 from trainledger.ledger.zero12 import Stay, Zero12
 from trainledger.lines.line import Account
+from trainledger.lines.stream import EMPTY
 from trainledger.model.program import Role, Weight
 
 if TYPE_CHECKING:
@@ -182,7 +183,8 @@ class ZeroFlat(DeepSpeed):
         dtypes, ranks = self.how.dtypes, self.how.ranks
         flat = self.flat(Account.WEIGHTS, self._named("flat weights", at), group.part * ranks, dtypes.weights)
         born, gone = [((flat + 1,), 1)], deaths(lines)
-        runs: Runs = [*born, *gone] if self._in_place() else [*gone, *born]
+        emptied = ((EMPTY,), 1)
+        runs: Runs = [emptied, *born, *gone] if self._in_place() else [*gone, emptied, *born]
         if self.how.offload:
             return runs
         cast, away = self.passing(Account.STEP, "copy of this rank's part", group.part, dtypes.weights)

@@ -20,38 +20,50 @@ from trainledger.ledger.micro import walk
 from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import Slot
 from trainledger.ledger.step import Updates
-from trainledger.ledger.updates import Parameter, Runs
+from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.ledger.zero import Zero
 from trainledger.ledger.zero3 import REDUCTION, Zero3, modules_of
+from trainledger.ledger.zero3_codes import Coded, Codes
 from trainledger.ledger.zero3_fetch import Coordinator, Fetching, Gathered
+from trainledger.ledger.zero3_split import on_device, staying
 from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import rows_of
+from trainledger.lines.stream import EMPTY
 from trainledger.model.program import Role, Weight
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What ZeRO-3 adds: how parameters are gathered; elements at which a sub-group is full; where weights are offloaded
-    to, and elements of them that NVMe leaves in the host's memory."""
+    to, and elements of them that NVMe leaves in the host's memory; whether the model was built whole, outside
+    `zero.Init`, so that it lies on the device before it is spread; the share of an offloaded optimizer that goes to the
+    host; how weights are gathered in 8 bits (None: as they are)."""
 
     fetching: Fetching
     sub_group: int
     offload: Kept | None
     kept: int
+    whole: bool
+    ratio: float
+    codes: Codes | None
 
 
 class ZeroParts(DeepSpeed):
     """ZeRO-3."""
 
     def __init__(self, job: Job, how: Zero, updates: Updates, parts: Parts) -> None:
-        super().__init__(job, how, updates)
-        self.parts = parts
+        super().__init__(job, how, on_device(updates, how.version) if how.offload else updates)
+        self.parts, self.hosted = parts, updates
         self.subs = tuple(sub for group in self.grouped() for sub in self._cut(group))
+        self.here = range(len(self.subs))  # sub-groups that are updated on the device
+        if how.offload:
+            self.here = range(0) if how.offload.nvme else staying(len(self.subs), parts.ratio, how.version)
         self.parameters = tuple(
             Parameter(_flat(sum(sub)), self._named("this rank's parts of the weights", at), how.dtypes.master, 1)
             for at, sub in enumerate(self.subs)
         )
-        self.order = Coordinator(parts.fetching, Gathered(job.book, parts.fetching))
+        plain, codes = Gathered(job.book, parts.fetching), parts.codes
+        self.order = Coordinator(parts.fetching, Coded(job.book, parts.fetching, codes) if codes else plain)
 
     def _cut(self, group: tuple[Slot, ...]) -> Iterator[tuple[int, ...]]:
         """Elements of each part, closed when their sum reaches the sub-group's size."""
@@ -89,27 +101,50 @@ class ZeroParts(DeepSpeed):
         """Parts of the weights, master weights by sub-group, the reduce bucket, the gradients' parts."""
         how, ranks = self.how, self.how.ranks
         dtypes = how.dtypes
-        runs: Runs = []
+        runs = self._spread()
         if not self.parts.fetching.offload:
-            frozen = [self.part(slot) for slot in self.frozen()]
-            lines = [
-                self.flat(Account.WEIGHTS, "part of a frozen weight", size, dtypes.weights, ranks) for size in frozen
-            ]
-            lines.append(self.flat(Account.WEIGHTS, "weights, this rank's parts", self.total, dtypes.weights, ranks))
-            runs.append((tuple(line + 1 for line in lines), 1))
+            name = "weights, this rank's parts"
+            runs.append(((self.flat(Account.WEIGHTS, name, self.total, dtypes.weights, ranks) + 1,), 1))
+        runs += self._masters()
+        if how.offload:  # gradients lie beside what they update, from here on
+            runs += [((self._beside(at) + 1,), 1) for at in self.here]
+        if not LAZY_STATES.holds(how.version):
+            for one in (self.parameters[at] for at in self.here):
+                runs += [*self.states((one,)), *self.temporaries((one,))]
         if not how.offload:
-            for at, sub in enumerate(self.subs):
-                runs.append((self._master(at, sum(sub)), 1))
             largest = max((sum(sub) for sub in self.subs), default=0)
-            if not LAZY_STATES.holds(how.version):
-                runs += [run for one in self.parameters for run in (*self.states((one,)), *self.temporaries((one,)))]
             runs.append((self.passing(Account.STEP, "gradient that is zero", largest, dtypes.master), 1))
         if how.contiguous:
             runs.append(((self.flat(Account.REDUCTION, "reduce bucket", how.bucket, dtypes.reduce) + 1,), 1))
         if not how.offload:
             name = "gradients, this rank's parts"
             runs.append(((self.flat(Account.GRADIENTS, name, self.total, self.kept, ranks) + 1,), 1))
-        return [*runs, *self._hooked(), *self.buffers()]
+        return [*runs, *self._hooked(), *([] if self.parts.whole else self.buffers())]
+
+    def _beside(self, at: int) -> int:
+        """The line of the gradients of a sub-group that an offloaded optimizer leaves on the device."""
+        name = self._named("fp32 gradients, this rank's parts", at)
+        return self.flat(Account.GRADIENTS, name, sum(self.subs[at]), self.how.dtypes.master, self.how.ranks)
+
+    def _spread(self) -> Runs:
+        """Weights until each rank has its parts alone. A model built whole lies on the device, and gives way to parts
+        one weight at a time; those of trained weights then pass through the host, to be joined, and what was cached is
+        given back."""
+        offload = self.parts.fetching.offload
+        if not self.parts.whole:
+            return [] if offload else [(tuple(self._piece(slot) + 1 for slot in self.frozen()), 1)]
+        whole = self.originals(self.slots)
+        runs = [*births(whole), *self.buffers()]
+        for slot, (line, _) in zip(self.slots, whole, strict=True):
+            runs.append(((*(() if offload else (self._piece(slot) + 1,)), -line - 1), 1))
+        gone = tuple(-self._piece(slot) - 1 for slot in self.trained)
+        return runs if offload else [*runs, ((*gone, EMPTY), 1)]
+
+    def _piece(self, slot: Slot) -> int:
+        """The line of this rank's part of one weight."""
+        trained = self.job.trained(slot.weight)
+        name = "part of a trained weight" if trained else "part of a frozen weight"
+        return self.flat(Account.WEIGHTS, name, self.part(slot), self.how.dtypes.weights, self.how.ranks)
 
     def _hooked(self) -> Runs:
         """Every trained parameter is gathered once, on the stream of compute, for its gradient's hook."""
@@ -125,15 +160,30 @@ class ZeroParts(DeepSpeed):
         dtypes = self.how.dtypes
         return dtypes.accumulate if GRADIENT_DTYPE.holds(self.how.version) else dtypes.weights
 
-    def _master(self, at: int, size: int) -> tuple[int, ...]:
-        dtypes = self.how.dtypes
+    def _masters(self) -> Runs:
+        """Master weights by sub-group, each a copy of a copy. Newer releases cast first, under a name that holds one
+        sub-group's copy until the next one's is there."""
+        runs: Runs = []
+        held: tuple[int, ...] = ()
+        for at in self.here:
+            born, gone, master = self._master(at)
+            if BORN_FP32.holds(self.how.version):
+                runs.append(((*born, *held, master), 1))
+                held = gone
+            else:
+                runs.append(((*born, master, *gone), 1))
+        return [*runs, (held, 1)]
+
+    def _master(self, at: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """Births and deaths of a sub-group's copy (none: weights have the master weights' dtype), and its birth."""
+        dtypes, size = self.how.dtypes, sum(self.subs[at])
         name = self._named("master weights, this rank's parts", at)
-        master = self.flat(Account.MASTER, name, size, dtypes.master, self.how.ranks)
+        master = self.flat(Account.MASTER, name, size, dtypes.master, self.how.ranks) + 1
         if dtypes.weights == dtypes.master:
-            return (master + 1,)
+            return (), (), master
         between = dtypes.master if BORN_FP32.holds(self.how.version) else dtypes.weights
-        born, gone = self.passing(Account.STEP, "copy of a sub-group", size, between)
-        return (born, master + 1, gone)
+        born, gone = self.passing(Account.STEP, self._named("copy of a sub-group", at), size, between)
+        return (born,), (gone,), master
 
     def host(self) -> Lines:
         """Offloaded gradients, optimizer and weights."""
@@ -142,9 +192,9 @@ class ZeroParts(DeepSpeed):
         if kept is not None and self.trained:
             name = "gradients, this rank's parts"
             found.append((host_line(Account.GRADIENTS, name, self.total, dtypes.weights, kept.pinned), 1))
-            options = self.updates.options(self.parameters[0].weight)
-            sizes = [sum(sub) for sub in self.subs]
-            found += optimizer_lines(kept, sizes, dtypes.master, self.updates.row, options)
+            options = self.hosted.options(self.parameters[0].weight)
+            sizes = [sum(sub) for at, sub in enumerate(self.subs) if at not in self.here]
+            found += optimizer_lines(kept, sizes, dtypes.master, self.hosted.row, options)
         if weights is None:
             return tuple(found)
         every, name = sum(self.part(slot) for slot in self.slots), "weights, this rank's parts"
@@ -179,14 +229,10 @@ class ZeroParts(DeepSpeed):
             if self.how.dtypes.weights == FP16:
                 moments.append(("clip", self._infinities()))
             moments.append(("clip", self.norms([self.part(slot) for slot in self.trained])))
-            runs: Runs = []
-            for at, sub in enumerate(self.subs):
-                runs += self._update(at, sub, first)
-            moments.append((OPTIMIZER, runs))
-        again: list[int] = []
-        for slot in self.slots:
-            if slot in self.parts.fetching.persistent:
-                again += [*self.order.gathered.gather((slot,)), *self.order.gathered.wait(slot)]
+        if self.here:
+            moments.append((OPTIMIZER, [run for at in self.here for run in self._update(at, self.subs[at], first)]))
+        persistent = self.parts.fetching.persistent
+        again = [e for one in self.slots if one in persistent for e in self.order.gathered.plainly((one,))]
         return [*moments, (OPTIMIZER, [(tuple(again), 1)])]
 
     def _infinities(self) -> Runs:
@@ -206,6 +252,9 @@ class ZeroParts(DeepSpeed):
     def _update(self, at: int, sub: tuple[int, ...], first: bool) -> Runs:
         """A sub-group's gradients flat (one is so already), in the master weights' dtype, states, the update."""
         one, size, ranks = self.parameters[at], sum(sub), self.how.ranks
+        born = self.states((one,)) if first and LAZY_STATES.holds(self.how.version) else []
+        if self.how.offload:
+            return [*born, *self.temporaries((one,))]
         events: list[int] = []
         used = None
         if sub[1:]:
@@ -216,7 +265,6 @@ class ZeroParts(DeepSpeed):
             raised = self.flat(Account.STEP, self._named("gradient, flat", at), size, self.how.dtypes.master, ranks)
             events += [raised + 1, *([-used - 1] if used is not None else [])]
             used = raised
-        born = self.states((one,)) if first and LAZY_STATES.holds(self.how.version) else []
         gone = [((-used - 1,), 1)] if used is not None else []
         return [(tuple(events), 1), *born, *self.temporaries((one,)), *gone]
 

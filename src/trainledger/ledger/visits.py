@@ -18,7 +18,8 @@ Turns = Mapping[int, tuple[int, int]]  # by primitive: events there are as it be
 
 class Call(NamedTuple):
     """An operation: its module's path, the parameters it reads, whether it is a call of a module, whether its input can
-    need a gradient, its first primitive and the one after its last."""
+    need a gradient, its first primitive and the one after its last; whether its node saves a view of its weight, the
+    first of its parameters, where others save the parameter itself."""
 
     name: str
     weights: tuple[Weight, ...]
@@ -26,6 +27,7 @@ class Call(NamedTuple):
     passes: bool
     first: int
     last: int
+    views: bool = False
 
 
 class Visit(NamedTuple):
@@ -52,7 +54,8 @@ NOWHERE = Visits()
 def call_of(op: Op, first: int, last: int) -> Call:
     """The call of an operation that these primitives of a tape make up."""
     module = isinstance(op.spec, MODULES)
-    return Call(op.name, weights_of((op,)), module, not isinstance(op.spec, Embed), first, last)
+    views = isinstance(op.spec, Linear) and not op.spec.conv1d and op.spec.weight.packed is None
+    return Call(op.name, weights_of((op,)), module, not isinstance(op.spec, Embed), first, last, views)
 
 
 def ahead(calls: Sequence[Call], turns: Turns) -> tuple[Visit, ...]:

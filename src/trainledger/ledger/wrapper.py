@@ -8,11 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from trainledger.facts.deepspeed import (
+    ANY_LINEAR,
     CHECKS_BF16,
+    CODED_COPIES,
+    CODED_PARTS,
     MAX_LIVE,
     MAX_REUSE,
     PERSISTENCE,
     PREFETCH,
+    QUANTIZED,
     REDUCE_BUCKET,
     REPLICATED_BF16,
     STAGES,
@@ -32,8 +36,8 @@ from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import slots_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.zero import Dtypes, Zero
+from trainledger.ledger.zero3_codes import Codes
 from trainledger.ledger.zero3_fetch import Fetching
-from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -46,7 +50,7 @@ def wrapper_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> Deep
     room = _room(plan)
     how = zero_of(plan, job.model.hidden.size, rank)
     if how.stage == STAGES["zero3"]:
-        return ZeroParts(job, how, updates, _parts(plan, how, job.model))
+        return ZeroParts(job, how, updates, _parts(plan, how, job))
     summed = how.dtypes.weights == BF16 and how.dtypes.accumulate == FP32
     if how.stage and not (how.stage == 1 and summed and not how.offload):
         return ZeroFlat(job, how, updates, room)
@@ -104,10 +108,12 @@ def _ranks(plan: Plan, stage: int) -> int:
     return ranks.shard if stage else ranks.dp
 
 
-def _parts(plan: Plan, how: Zero, model: Model) -> Parts:
-    options, hidden, slots = plan.parallel.options, model.hidden.size, slots_of(model)
+def _parts(plan: Plan, how: Zero, job: Job) -> Parts:
+    options, hidden, slots = plan.parallel.options, job.model.hidden.size, slots_of(job.model)
     second = count(options, "zero_hpz_partition_size", 1)
     persistence = elements_of(options, PERSISTENCE, hidden)
+    whole = not options.get("zero_init", True)
+    plain = not options.get("memory_efficient_linear", True) or (whole and not ANY_LINEAR.holds(how.version))
     fetching = Fetching(
         ranks=how.ranks,
         dtype=how.dtypes.weights,
@@ -118,10 +124,20 @@ def _parts(plan: Plan, how: Zero, model: Model) -> Parts:
         overlap=how.overlap,
         offload=_kept(plan, "params", "offload_param") is not None,
         second=second if second > 1 else 0,
+        saved=plain,
+        remade=plain or job.run.recompute == "full",  # without reentrance a checkpoint detaches what nodes save
     )
     stays = count(_section(plan, "offload_param"), "max_in_cpu", SWAP.weights_kept)
     sub_group = elements_of(options, SUB_GROUP, hidden)
-    return Parts(fetching, sub_group, _kept(plan, "params", "offload_param"), stays)
+    ratio = _section(plan, "offload_optimizer").get("ratio", 1)
+    codes = _codes(how) if options.get("zero_quantized_weights") and QUANTIZED.holds(how.version) else None
+    return Parts(fetching, sub_group, _kept(plan, "params", "offload_param"), stays, whole, ratio, codes)
+
+
+def _codes(how: Zero) -> Codes:
+    """The quantizer's kernels read and write fp16; older releases take its values for the weights' own dtype."""
+    other = how.dtypes.weights != FP16
+    return Codes(other and CODED_PARTS.holds(how.version), other and CODED_COPIES.holds(how.version))
 
 
 def _section(plan: Plan, name: str) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Zero12(Hooks):
         self.bucket: list[Slot] = []
         self.filled = 0
         self.started = False
+        self.reduced: list[Slot] = []  # whose gradients go with the next reduction
         self.own: int | None = None  # the buffer of this micro-batch's gradients of this rank
 
     # ---- the order of calls
@@ -88,6 +89,8 @@ class Zero12(Hooks):
             events = self._accumulated(slot, one.line)
         else:
             self.stay.grads.setdefault(slot, one.line)
+        if not self.how.contiguous:
+            self.book.queue(one.line)  # reduced in the order in which they come, of many layers at once
         events += self._buckets()
         if self.how.stage > 1 or (self.how.overlap and self.last):
             events += self._take(slot)
@@ -130,16 +133,27 @@ class Zero12(Hooks):
     # ---- one bucket
 
     def _reduce(self) -> list[int]:
-        events = self._averaged()
+        events = [*self._cleared(), *self._averaged()]
         for slot in self.bucket:
             if self.how.offload:
                 events += self._offloaded(slot)
             elif slot in self.mine:
                 events += self._copied(slot)
+            elif self.how.stage > 1 and self.how.overlap and not self.how.contiguous:
+                self.reduced.append(slot)
             elif self.how.stage > 1:
                 events += self._dropped(slot)
                 self.stay.grads.pop(slot, None)
         self.bucket, self.filled = [], 0
+        return events
+
+    def _cleared(self) -> list[int]:
+        """Gradients of other ranks' parts that the reduction before, on its own stream, may have been reading."""
+        events: list[int] = []
+        for slot in self.reduced:
+            events += self._dropped(slot)
+            self.stay.grads.pop(slot, None)
+        self.reduced = []
         return events
 
     def _averaged(self) -> list[int]:

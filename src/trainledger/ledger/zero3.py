@@ -17,7 +17,7 @@ from trainledger.ledger.arrange import Hooks
 from trainledger.ledger.blocks import Arrived, Walked
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.registered import Slot
-from trainledger.ledger.visits import Visit
+from trainledger.ledger.visits import Call, Visit, Visits
 from trainledger.ledger.woven import Woven
 from trainledger.ledger.zero import Zero
 from trainledger.ledger.zero3_fetch import Coordinator, Mode
@@ -68,6 +68,12 @@ def modules_of(model: Model, slots: Sequence[Slot], closing: Walked) -> Modules:
     return Modules(by_key, tuple(bases), rotary, tuple(slot for slot in found if slot is not None))
 
 
+def _saving(visits: Visits) -> frozenset[Call]:
+    """Calls of a forward that keep a view of their weight until their backward: those that do not run again in it."""
+    back = {visit.call for visit in visits.backward if visit.call.views}
+    return frozenset(back - {visit.call for visit in visits.backward if visit.again})
+
+
 def _paths(name: str) -> list[str]:
     """A dotted path and all above it, the highest first."""
     parts = name.split(".") if name else []
@@ -80,6 +86,7 @@ class Zero3(Hooks):
     def __init__(self, book: Book, how: Zero, modules: Modules, order: Coordinator) -> None:
         self.book, self.how, self.modules, self.order = book, how, modules, order
         self.open: tuple[str, ...] = ()
+        self.saving: frozenset[Call] = frozenset()  # whose nodes hold their weight as they gathered it
         self.left: list[Slot] = []  # gathered in backward by a module whose backward does not return
         self.bucket: list[Slot] = []
         self.filled = 0
@@ -94,6 +101,7 @@ class Zero3(Hooks):
     def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """Every call of a module, forward."""
         events = Woven()
+        self.saving = _saving(walked.visits) if self.order.how.saved else frozenset()
         for visit in walked.visits.forward:
             events.add(visit.at, self._visit(at, visit, False))
         if at == self.modules.last and self.order.mode is Mode.RECORDS and self.modules.external:
@@ -113,6 +121,7 @@ class Zero3(Hooks):
     def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """Every call of a module, backward, and each gradient as it comes: before its module's backward returns."""
         events, waiting = Woven(), list(walked.arrived)
+        self.saving = frozenset()
         outer = self.modules.bases[at][:-1]
         for visit in walked.visits.backward:
             while waiting and waiting[0].at <= (visit.at if visit.done else visit.at - 1):
@@ -141,10 +150,21 @@ class Zero3(Hooks):
         own = self.modules.own(at, call.weights)
         if not visit.done:
             return [*self._entered(at, call.name, backward), *self.order.fetch(own, backward)]
-        if backward and not call.passes:
-            self.left += own
-            return []
-        return self.order.leave(own, not backward)
+        if backward:
+            return [*self._forgotten(own), *self._returned(call, own)]
+        if call in self.saving or (visit.again and call.views and self.order.how.remade):
+            self.order.gathered.save(own[0])
+        return self.order.leave(own, True)
+
+    def _returned(self, call: Call, own: tuple[Slot, ...]) -> list[int]:
+        """A module's backward is over; it does not return where no input needs a gradient."""
+        if call.passes:
+            return self.order.leave(own, False)
+        self.left += own
+        return []
+
+    def _forgotten(self, slots: Iterable[Slot]) -> list[int]:
+        return [event for slot in slots for event in self.order.gathered.forget(slot)]
 
     def _entered(self, at: int, name: str, backward: bool) -> list[int]:
         """Modules around a call that were not entered yet; the root may read parameters itself."""
@@ -169,11 +189,7 @@ class Zero3(Hooks):
 
     def _found(self) -> list[int]:
         """A parameter that is read past its module, for the first time: gathered as it is read."""
-        gathered = self.order.gathered
-        return [
-            *gathered.gather(self.modules.external),
-            *(event for slot in self.modules.external for event in gathered.wait(slot)),
-        ]
+        return self.order.gathered.plainly(self.modules.external)
 
     # ---- gradients
 

@@ -30,7 +30,9 @@ GATHER = len(("compute", "reduction"))  # the stream of gathers that overlap
 class Fetching:
     """Settings: ranks over which a parameter is spread; dtype of what is gathered; elements that one fetch ahead and
     all gathered parameters may have; within how many elements a parameter that is used again stays; those that always
-    stay; whether gathers have a stream of their own, parts lie on the host; ranks of a second part (0: none)."""
+    stay; whether gathers have a stream of their own, parts lie on the host; ranks of a second part (0: none); whether
+    a linear layer's node saves the weight as it was gathered (`torch.nn.functional.linear` as it is) and not the
+    parameter, and whether it does in a forward that runs again."""
 
     ranks: int
     dtype: DType
@@ -41,6 +43,8 @@ class Fetching:
     overlap: bool
     offload: bool
     second: int
+    saved: bool
+    remade: bool
 
 
 class Mode(Enum):
@@ -53,15 +57,18 @@ class Mode(Enum):
 
 class Gathered:
     """Parameters that are gathered or under way, as lines: a single one is gathered in its own place, several in one
-    flat tensor, out of which each is copied when the first of them is waited for."""
+    flat tensor, out of which each is copied when the first of them is waited for. A node that saved a gathered
+    parameter's tensor holds it when the parameter is let go."""
 
-    __slots__ = ("_flat", "_group", "_how", "book", "here", "live", "second")
+    __slots__ = ("_flat", "_group", "_how", "_left", "_saved", "book", "here", "live", "second")
 
     def __init__(self, book: Book, how: Fetching) -> None:
         self.book, self._how = book, how
         self.here: dict[Slot, int] = {}  # a gathered parameter's line
         self._group: dict[Slot, tuple[Slot, ...]] = {}  # under way, with those it is gathered with
         self._flat: dict[tuple[Slot, ...], int] = {}
+        self._saved: set[Slot] = set()  # gathered, and held by a node too
+        self._left: dict[Slot, list[int]] = {}  # let go, and held by nodes alone
         self.live = 0
         self.second: list[int] = []
 
@@ -76,21 +83,29 @@ class Gathered:
 
     def gather(self, slots: Iterable[Slot], backward: bool = False) -> list[int]:
         """Start one gather of those that are absent."""
-        absent = tuple(slot for slot in dict.fromkeys(slots) if self.absent(slot))
+        absent, ranks, events = self._started(slots, backward)
         if not absent:
             return []
-        self.live += sum(slot.size for slot in absent)
-        ranks = self._how.second if backward and self._how.second else self._how.ranks
-        events = self._loaded(absent)
         sizes = [rows_of(slot.size, ranks) * ranks for slot in absent]
-        for slot in absent:
-            self._group[slot] = absent
         if absent[1:]:
             name = f"{len(absent)} weights gathered at once"
             self._flat[absent] = self._line(name, (Axis(Dim.ELEMENTS, sum(sizes)),))
             return [*events, self._flat[absent] + 1]
         self.here[absent[0]] = self._line(f"{absent[0].name} (whole)", (Axis(Dim.ELEMENTS, sizes[0]),))
         return [*events, self.here[absent[0]] + 1]
+
+    def plainly(self, slots: Sequence[Slot]) -> list[int]:
+        """Gather these at once and wait for them, past the coordinator: as they are, whatever it does with others."""
+        started = Gathered.gather(self, slots)
+        return [*started, *(event for slot in slots for event in Gathered.wait(self, slot))]
+
+    def _started(self, slots: Iterable[Slot], backward: bool) -> tuple[tuple[Slot, ...], int, list[int]]:
+        """Those that are absent, from now on under way; over how many ranks they are gathered; their parts' loads."""
+        absent = tuple(slot for slot in dict.fromkeys(slots) if self.absent(slot))
+        self.live += sum(slot.size for slot in absent)
+        for slot in absent:
+            self._group[slot] = absent
+        return absent, self._how.second if backward and self._how.second else self._how.ranks, self._loaded(absent)
 
     def _loaded(self, slots: Sequence[Slot]) -> list[int]:
         """This rank's parts on their way from the host."""
@@ -122,7 +137,7 @@ class Gathered:
         if slot not in self.here or slot in self._group:
             return []
         self.live -= slot.size
-        events = [-self.here.pop(slot) - 1]
+        events = self._gone(slot)
         if forward and self._how.second:
             size = rows_of(self.part(slot) * self._how.ranks, self._how.second)
             line = self._line(f"second part of {slot.name}", (Axis(Dim.ELEMENTS, size),))
@@ -130,9 +145,31 @@ class Gathered:
             events.insert(0, line + 1)
         return events
 
-    def _line(self, name: str, dims: tuple[Axis, ...]) -> int:
+    def _gone(self, slot: Slot) -> list[int]:
+        line = self.here.pop(slot)
+        if slot not in self._saved:
+            return [-line - 1]
+        self._saved.remove(slot)
+        self._left.setdefault(slot, []).append(line)
+        return []
+
+    def save(self, slot: Slot) -> None:
+        """A node saved the tensor of a parameter that is there."""
+        if slot in self.here:
+            self._saved.add(slot)
+
+    def forget(self, slot: Slot) -> list[int]:
+        """The node that saved a parameter's tensor has run: the last one that did."""
+        if slot in self._saved:
+            self._saved.remove(slot)
+            return []
+        lines = self._left.get(slot)
+        return [-lines.pop() - 1] if lines else []
+
+    def _line(self, name: str, dims: tuple[Axis, ...], dtype: DType | None = None) -> int:
         stream = GATHER if self._how.overlap else 0
-        return self.book.made(Account.GATHERED, name, dims, Made(self._how.dtype, DEEPSPEED.source, 1, stream))
+        made = Made(dtype or self._how.dtype, DEEPSPEED.source, 1, stream, queued=True)
+        return self.book.made(Account.GATHERED, name, dims, made)
 
 
 class Coordinator:

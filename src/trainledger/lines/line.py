@@ -45,7 +45,8 @@ class Place(StrEnum):
 class Line:
     """A tensor of which some number of equal copies is alive at a moment; `unit` bytes each, as allocated.
 
-    `shards`: ranks that the whole is spread over; `stream`: the CUDA stream on which it is made (0: that of compute).
+    `shards`: ranks that the whole is spread over; `stream`: the CUDA stream on which it is made (0: that of compute);
+    `queued`: copies go in the order in which they came, not the last one first.
     """
 
     account: Account
@@ -59,3 +60,4 @@ class Line:
     place: Place = Place.DEVICE
     shards: int = 1
     stream: int = 0
+    queued: bool = False

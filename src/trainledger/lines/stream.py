@@ -1,7 +1,7 @@
 """Births and deaths of lines over a run, in order, folded into moments and peaks.
 
 A segment is a run of events of one moment, repeated for equal layers. An event is a line's number plus one at a
-birth, its negative at a death. Plain integers: equal layers are not written out.
+birth, its negative at a death, or EMPTY. Plain integers: equal layers are not written out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import NamedTuple
 from trainledger.lines.line import Line
 
 Events = tuple[int, ...]
+
+EMPTY = 0  # an event that is no line's: the allocator is told to give back what it caches (empty_cache)
 
 
 class Segment(NamedTuple):
@@ -47,7 +49,7 @@ def _shape(events: Events, units: Sequence[int]) -> _Shape:
             total += units[event - 1]
             if total > high:
                 high, at = total, position + 1
-        else:
+        elif event:
             total -= units[-event - 1]
     return _Shape(total, high, at)
 
@@ -81,7 +83,7 @@ def _count(counts: Counter[int], events: Events, times: int) -> None:
     for event in events:
         if event > 0:
             counts[event - 1] += times
-        else:
+        elif event:
             counts[-event - 1] -= times
 
 
