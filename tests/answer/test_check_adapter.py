@@ -13,6 +13,7 @@ from trainledger.base.problems import InputError
 PHI3 = {**LLAMA, "model_type": "phi3", "pad_token_id": 0}
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 STACKED = {"target_parameters": ["experts"]}
+NEW = {"transformers": "5.24.0", "peft": "0.21.2"}
 LORA = {"kind": "lora", "targets": "all-linear"}
 
 
@@ -29,6 +30,12 @@ LORA = {"kind": "lora", "targets": "all-linear"}
             "adapter.targets",
             "experts are linear layers",
             {"adapter": LORA, "model": MIXTRAL, "stack": {"versions": {"transformers": "4.48.1"}}},
+        ),
+        ("adapter.targets", "stacked weights", {"adapter": LORA, "model": MIXTRAL, "stack": {"versions": NEW}}),
+        (
+            "adapter.targets",
+            "stacked weights",
+            {"adapter": {**LORA, "targets": ["q_proj", "w1"]}, "model": MIXTRAL, "stack": {"versions": NEW}},
         ),
         ("quantization", "adapter", {"quantization": {"kind": "nf4"}}),
         (

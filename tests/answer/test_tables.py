@@ -23,6 +23,7 @@ from trainledger.answer.tables import (
 )
 from trainledger.base.problems import InputError
 from trainledger.lines.line import Account
+from trainledger.plan.runs import Run
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def test_amounts_say_how_they_are_known(answer: Estimate) -> None:
 
 def test_ranks(answer: Estimate) -> None:
     (role,) = roles_of(answer, "2")
-    assert (role.first, role.last, role.allocated) == (0, 3, answer.peak.allocated.expected)
+    assert (role.ranks, role.allocated) == ((Run(0, 3),), answer.peak.allocated.expected)
     assert (rank_of(answer), rank_of(answer, "2"), rank_of(answer, "all")) == (0, 2, 0)
     for wrong in ("4", "-1", "one", "²", "9" * 5000):
         with pytest.raises(InputError):
@@ -122,6 +123,6 @@ def test_ranks_that_differ_are_the_fullest_and_the_emptiest() -> None:
     plan = plan_of(parallel=parallel, precision=precision, batch={"sequence": 16})
     found = roles(estimate(plan))
     assert [role.allocated for role in found] == sorted((role.allocated for role in found), reverse=True)
-    assert len({role.first for role in found}) == len(found) == 2
-    (asked,) = roles_of(estimate(plan, found[1].first), str(found[1].first))
+    assert len({role.ranks for role in found}) == len(found) == 2
+    (asked,) = roles_of(estimate(plan, found[1].ranks[0].first), str(found[1].ranks[0].first))
     assert asked.allocated == found[1].allocated

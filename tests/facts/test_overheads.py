@@ -17,6 +17,7 @@ from trainledger.facts.overheads import (
     communicators,
     context,
     device_over_reserved,
+    libraries,
     reserved_over_allocated,
 )
 
@@ -79,3 +80,9 @@ def test_the_device_holds_context_and_communicators() -> None:
     assert one.expected == context("sm80").expected
     assert many.high == context("sm80").high + communicators(8).high
     assert "NVLink" in many.source.title
+
+
+def test_libraries_of_kernel_sets_add_to_the_context() -> None:
+    (engine,) = libraries(["te", "liger"])
+    assert engine.low < engine.expected < engine.high
+    assert libraries([]) == ()

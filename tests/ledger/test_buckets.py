@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from tests.model.test_released import KEYS
+from tests.plans import plan_of
+from trainledger.answer.estimate import estimate
+from trainledger.base.dims import elements
 from trainledger.base.units import MIB
 from trainledger.facts.dtypes import BF16, FP32
 from trainledger.ledger.book import Book
@@ -43,3 +47,18 @@ def test_two_flat_copies_are_under_way_at_a_time() -> None:
     assert max(held) == 2
     assert held[-1] == 0
     assert len(book.lines) == 8
+
+
+def test_a_bucket_has_one_dtype() -> None:
+    """A router that stays fp32 beside weights of 16 bits has its gradient in a bucket of its own kind."""
+    keys = {"model_type": "deepseek_v3", **KEYS}
+    plan = plan_of(
+        keys,
+        precision={"weights": "bf16", "compute": "bf16", "gradients": "bf16", "autocast": False},
+        parallel={"strategy": "ddp", "world": 2},
+        stack={"versions": {"torch": "2.13.0", "transformers": "5.24.0"}},
+    )
+    buckets = [line for line in estimate(plan).ledger.lines if line.name.startswith("bucket of")]
+    wide = {elements(line.dims) for line in buckets if line.dtype == FP32}
+    assert wide == {2 * KEYS["n_routed_experts"] * KEYS["hidden_size"]}  # two layers have experts
+    assert {line.dtype for line in buckets} == {BF16, FP32}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.plans import LLAMA, plan_of
-from trainledger.ledger.units import EMBEDDING, HEAD, ROOT, ROOT_KEY, apart, units_of
+from trainledger.ledger.units import EMBEDDING, HEAD, ROOT, ROOT_KEY, ByUnit, Unit, apart, units_of
 from trainledger.model.build import model_of
 from trainledger.model.program import Model
 
@@ -59,3 +59,16 @@ def test_what_an_adapter_trains_stands_apart() -> None:
     assert tuned.dtype is not None
     assert tuned.dtype.name == "fp32"
     assert units.key(1, tuned.members[0].weight) == (1, 1)
+
+
+def test_what_is_worked_out_by_unit_is_worked_out_once_for_equal_layers() -> None:
+    asked: list[str] = []
+
+    def count(unit: Unit) -> int:
+        asked.append(unit.name)
+        return len(unit.members)
+
+    counted = ByUnit(count)
+    units = units_of(model(), {})
+    assert [counted(unit) for unit in units.every()] == [9, 9, 9, 3]
+    assert asked == ["model.layers", ROOT]

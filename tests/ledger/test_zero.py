@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from trainledger.ledger.zero import Dtypes, Zero, extremes, fillings, groups_of,
 from trainledger.model.program import Weight
 
 
+@cache
 def slot(number: int, size: int) -> Slot:
-    return Slot(number, "", Weight(f"w{number}", (Axis(Dim.ELEMENTS, size),)))
+    return Slot(number, "", Weight(f"w{number}", (Axis(Dim.ELEMENTS, size),)), size)
 
 
 def how(ranks: int, **changes: Any) -> Zero:

@@ -13,12 +13,12 @@ from trainledger.ledger.book import Book
 from trainledger.ledger.rank import payload
 from trainledger.ledger.registered import Slot
 from trainledger.ledger.zero3_codes import Coded, Codes
-from trainledger.ledger.zero3_fetch import Fetching
+from trainledger.ledger.zero3_gathered import Fetching
 from trainledger.model.program import Weight
 
 SIZE = 64_000
-A, B = (Slot(at, "", Weight(name, (Axis(Dim.ELEMENTS, SIZE),))) for at, name in enumerate("ab"))
-HOW = Fetching(4, BF16, 0, 10**9, 0, frozenset(), True, False, 0, False, False)
+A, B = (Slot(at, "", Weight(name, (Axis(Dim.ELEMENTS, SIZE),)), SIZE) for at, name in enumerate("ab"))
+HOW = Fetching(4, BF16, 0, 10**9, 0, 0, True, False, 0, False, False)
 
 
 class Played:

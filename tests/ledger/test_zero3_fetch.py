@@ -8,10 +8,11 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16
 from trainledger.ledger.book import Book
 from trainledger.ledger.registered import Slot
-from trainledger.ledger.zero3_fetch import Coordinator, Fetching, Gathered, Mode
+from trainledger.ledger.zero3_fetch import Coordinator, Mode
+from trainledger.ledger.zero3_gathered import Fetching, Gathered
 from trainledger.model.program import Weight
 
-A, B, C = (Slot(at, "", Weight(name, (Axis(Dim.ELEMENTS, 1000),))) for at, name in enumerate("abc"))
+A, B, C = (Slot(at, "", Weight(name, (Axis(Dim.ELEMENTS, 1000),)), 1000) for at, name in enumerate("abc"))
 
 
 class Played:
@@ -19,7 +20,7 @@ class Played:
 
     def __init__(self, **changes: Any) -> None:
         given: dict[str, Any] = {
-            "ranks": 3, "dtype": BF16, "prefetch": 0, "live": 10**6, "reuse": 0, "persistent": frozenset(),
+            "ranks": 3, "dtype": BF16, "prefetch": 0, "live": 10**6, "reuse": 0, "persistence": 0,
             "overlap": True, "offload": False, "second": 0, "saved": False, "remade": False,
         }  # fmt: skip
         self.book = Book()
@@ -102,13 +103,23 @@ def test_a_weight_that_is_used_again_within_the_distance_stays() -> None:
 
 
 def test_small_weights_stay_from_the_second_micro_batch_on_until_the_step() -> None:
-    one = Played(persistent=frozenset({B}))
-    one.micro()
-    assert one.names() == []
-    one.micro()
-    assert one.names() == ["b (whole)"]
-    one.play(one.order.close((A, B, C)))
-    assert one.names() == []
+    for persistence, stay in ((999, []), (1000, ["a (whole)", "b (whole)", "c (whole)"])):
+        one = Played(persistence=persistence)
+        one.micro()
+        assert one.names() == []
+        one.micro()
+        assert one.names() == stay
+        one.play(one.order.close((A, B, C)))
+        assert one.names() == []
+
+
+def test_a_micro_batch_that_repeats_leaves_the_state_that_it_found() -> None:
+    one = Played(persistence=1000)
+    states = []
+    for _ in range(4):
+        states.append(one.order.state)
+        one.micro()
+    assert states[0] != states[1] != states[2] == states[3]
 
 
 def test_a_second_part_is_kept_from_forward_to_the_step() -> None:
@@ -156,3 +167,18 @@ def test_a_tensor_that_is_still_gathered_is_not_let_go_by_its_node() -> None:
     one.order.gathered.save(A)
     assert one.order.gathered.forget(A) == []
     assert one.leave(A) == []
+
+
+def test_what_nodes_hold_is_part_of_what_a_micro_batch_leaves() -> None:
+    one = Played(saved=True)
+    one.play(one.order.start())
+    states = [one.order.gathered.state]
+    one.fetch(A)
+    states.append(one.order.gathered.state)
+    one.order.gathered.save(A)
+    states.append(one.order.gathered.state)
+    one.leave(A)
+    states.append(one.order.gathered.state)
+    assert len(set(states)) == len(states)
+    one.play(one.order.gathered.forget(A))
+    assert one.order.gathered.state == states[0]

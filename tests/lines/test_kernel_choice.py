@@ -57,6 +57,25 @@ def test_older_cards_run_fp16_but_not_bf16_in_one_kernel() -> None:
     assert kernel(architecture="sm70", dtype=BF16) is Kernel.MATH
 
 
+@pytest.mark.parametrize(
+    ("torch", "architecture", "head", "value", "expected"),
+    [
+        ("2.14.1", "sm80", 192, 128, Kernel.EFFICIENT),
+        ("2.14.1", "sm90", 192, 128, Kernel.CUDNN),
+        ("2.13.0", "sm90", 192, 128, Kernel.EFFICIENT),
+        ("2.13.0", "sm100", 192, 128, Kernel.CUDNN),
+        ("2.10.0", "sm100", 192, 128, Kernel.EFFICIENT),
+        ("2.13.0", "sm100", 192, 192, Kernel.FLASH),
+        ("2.14.1", "sm90", 128, 64, Kernel.CUDNN),
+        ("2.14.1", "sm90", 64, 192, Kernel.EFFICIENT),
+        ("2.14.1", "sm80", 128, 128, Kernel.FLASH),
+        ("2.14.1", "sm80", 64, 36, Kernel.MATH),
+    ],
+)
+def test_values_of_another_head_dim(torch: str, architecture: str, head: int, value: int, expected: Kernel) -> None:
+    assert kernel(torch=torch, architecture=architecture, head=head, value=value) is expected
+
+
 def test_a_mask_keeps_flash_away() -> None:
     assert kernel(mask=True) is Kernel.EFFICIENT
     assert kernel(mask=True, architecture="sm90") is Kernel.CUDNN

@@ -11,6 +11,7 @@ from trainledger.lines.kernel_work import (
     Shape,
     Work,
     attention_backward,
+    attention_forward,
     column_sum,
     efficient_tile,
     efficient_workspace,
@@ -62,6 +63,15 @@ def test_the_workspace_also_holds_key_and_value_gradients_where_registers_do_not
     sums = 3 * 64 * (256 + 256)
     held = 4 * 2 * 4 * (sums + tiles * (4 + 64 * 64))
     assert efficient_workspace(Shape(2, 4, 4, 192, 192, 256, BF16), "sm89") == held
+
+
+def test_values_of_another_head_dim() -> None:
+    """The instance follows the wider of the two; sums of key gradients have the one's width, of values the other's."""
+    narrow, wide = Shape(2, 4, 4, 192, 192, 256, BF16, 128), Shape(2, 4, 4, 192, 192, 256, BF16)
+    gone = 4 * 2 * 4 * (3 * 64 * (256 - 128))
+    assert efficient_workspace(wide, "sm89") - efficient_workspace(narrow, "sm89") == gone
+    assert size(attention_forward(narrow, Kernel.EFFICIENT)) == 4 * 2 * 4 * 192 * 128
+    assert size(attention_forward(Shape(2, 4, 4, 192, 192, 64, BF16, 192), Kernel.EFFICIENT)) == 4 * 2 * 4 * 192 * 192
 
 
 def test_scratch_of_a_sum_over_rows() -> None:

@@ -41,7 +41,7 @@ def test_what_is_active_and_what_is_walked(entry: Entry) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", sorted(MODEL_TYPES))
+@pytest.mark.parametrize("kind", sorted(MODEL_TYPES.keys() - {"megatron-gpt"}))  # whose shape has no defaults
 def test_config_class_defaults_build(kind: str) -> None:
     """A model type with nothing but its config class's defaults."""
     needed = {"num_experts_per_tok": 2} if kind == "deepseek_v2" else {}

@@ -13,7 +13,7 @@ import pytest
 from trainledger.cli.main import main
 
 FOLDER = Path(__file__).parent.parent / "data"
-NAMES = ("full", "sharded", "tuned", "frameworks", "colossal")
+NAMES = ("full", "sharded", "tuned", "frameworks", "colossal", "megatron")
 DATA = tuple(str(FOLDER / f"records_{name}.jsonl") for name in NAMES)
 # group: median and 95th percentile of |error| of the allocated peak that may not be exceeded
 LIMITS = {
@@ -29,6 +29,7 @@ LIMITS = {
     "hf-qlora": (0.002, 0.025),
     "litgpt": (0.003, 0.012),
     "colossal-pref": (0.01, 0.02),
+    "emulated-megatron": (0.0002, 0.0005),
 }
 
 

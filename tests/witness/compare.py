@@ -17,7 +17,8 @@ from typing import Any
 from tests.witness.runs import INSIDE, Case, record_of, seen
 from trainledger.base.dims import Axis, Dim
 from trainledger.evidence.trace.record import Record
-from trainledger.facts.dtypes import BOOL, DTYPES, FP32
+from trainledger.facts.dtypes import BOOL, COMPLEX64, DTYPES, FP32
+from trainledger.ledger.edges import TURNS
 from trainledger.ledger.engine import Backward
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.rules import lower
@@ -110,6 +111,10 @@ def opened(model: Model, ops: tuple[Op, ...], config: dict[str, Any], case: Case
     if model.rotary:
         table = (one, sequence, one, Axis(Dim.ROPE_DIM, model.rotary.dim))
         kept = FP32 if model.rotary.high else dtype
+        if model.rotary.half:
+            table = (*table[:-1], Axis(Dim.ROPE_DIM, model.rotary.dim // 2))
+        half = (*table[:-1], Axis(Dim.ROPE_DIM, model.rotary.dim // 2))
+        names[TURNS] = tape.outside(half, COMPLEX64, False)
         for kind in model.rotary.sets:
             names[f"cos{kind}"] = tape.outside(table, kept, False)
             names[f"sin{kind}"] = tape.outside(table, kept, False)

@@ -26,7 +26,8 @@ LORA = {"kind": "lora", "r": 16}
 TARGETS: dict[str, Any] = {
     "llama": ["q_proj", "v_proj"], "qwen2": "all-linear", "gemma2": r".*\.(gate|up|down)_proj", "phi3": ["qkv_proj"],
     "gpt2": ["c_attn", "c_proj"], "gpt_neox": ["query_key_value"], "opt": "all-linear", "olmo2": ["o_proj"],
-    "bert": ["query", "value", "dense"],
+    "bert": ["query", "value", "dense"], "deepseek_v2": ["q_proj", "kv_a_proj_with_mqa"],
+    "deepseek_v3": ["q_b_proj", "kv_b_proj", "o_proj"],
 }  # fmt: skip
 ADAPTERS: dict[str, dict[str, Any]] = {
     "fp32": {**LORA, "dtype": "fp32"},

@@ -30,6 +30,8 @@ CASES: list[tuple[str, dict[str, Any], str, bool | int, int]] = [
     ("bert", {**MIXED, "reduce": "fp32"}, "none", False, 2),
     ("llama", {**MIXED, "reduce": "fp32"}, "none", 2, 8),
     ("qwen2", PURE, "full", 4, 16),
+    ("deepseek_v2", {**MIXED, "reduce": "bf16"}, "none", True, 4),
+    ("deepseek_v3", {**MIXED, "reduce": "fp32"}, "none", True, 8),
 ]
 
 

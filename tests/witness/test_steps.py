@@ -32,6 +32,11 @@ SCALAR = 512  # of micro-batches, each loss is divided: the ledger has one block
 BASE = {"vocab_size": 512, "hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4}
 WIDE = {**BASE, "intermediate_size": 320}
 GROUPED = {**WIDE, "num_key_value_heads": 2}
+LATENT = {
+    **WIDE, "num_key_value_heads": 4, "kv_lora_rank": 48, "q_lora_rank": 40, "v_head_dim": 16, "qk_nope_head_dim": 24,
+    "qk_rope_head_dim": 8, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2,
+    "moe_intermediate_size": 96, "n_shared_experts": 1, "first_k_dense_replace": 1,
+}  # fmt: skip
 MODELS: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama", **GROUPED, "tie_word_embeddings": False},
     "qwen2 tied": {"model_type": "qwen2", **GROUPED, "tie_word_embeddings": True},
@@ -53,6 +58,12 @@ MODELS: dict[str, dict[str, Any]] = {
         "model_type": "distilbert", "vocab_size": 512, "dim": 128, "n_layers": 3, "n_heads": 4, "hidden_dim": 320,
         "max_position_embeddings": 64, "architectures": ["DistilBertForMaskedLM"],
     },
+    "gpt-oss": {
+        "model_type": "gpt_oss", **GROUPED, "head_dim": 32, "num_local_experts": 8, "num_experts_per_tok": 2,
+        "sliding_window": 16, "tie_word_embeddings": False,
+    },
+    "deepseek v2": {"model_type": "deepseek_v2", **LATENT, "topk_method": "group_limited_greedy"},
+    "deepseek v3": {"model_type": "deepseek_v3", **LATENT, "q_lora_rank": None},
     "gemma3": {
         "model_type": "gemma3_text",
         **GROUPED,
@@ -68,13 +79,21 @@ KINDS: dict[str, dict[str, str]] = {
     "mixed": {"weights": "fp32", "autocast": "bf16"},
 }
 CASES = [
-    *((model, "pure", "none", 1) for model in MODELS),
+    *((model, "pure", "none", 1) for model in MODELS if model != "gpt-oss"),  # which has no kernel
     *((model, "pure", "full", 1) for model in ("llama", "qwen2 tied", "gpt2", "opt")),
     *((model, "pure", "full-reentrant", 1) for model in ("llama", "qwen3")),
     *((model, "mixed", "none", 1) for model in ("llama", "gpt2", "qwen3")),
     *((model, "mixed", "full", 1) for model in ("llama", "gemma", "phi", "gpt2")),
     ("bert", "mixed", "full-reentrant", 1),
     ("gemma3", "mixed", "full", 1),
+    *(
+        (f"deepseek {one}", kind, how, 1)
+        for one in ("v2", "v3")
+        for kind, how in (("mixed", "full"), ("eager", "none"))
+    ),
+    *((f"deepseek {one}", "mixed", "full-reentrant", 1) for one in ("v2", "v3")),
+    ("deepseek v3", "pure", "full", 2),
+    *(("gpt-oss", "eager", how, 1) for how in ("none", "full", "full-reentrant")),
     *((model, "eager", "full-reentrant", 1) for model in ("gpt2", "bigcode", "distilbert", "qwen2 tied")),
     *((model, "mixed", "full-reentrant", 1) for model in ("gpt2", "roberta", "opt")),
     ("llama", "pure", "none", 2),

@@ -16,12 +16,25 @@ BASE = {
 }  # fmt: skip
 ROUTED = {**BASE, "num_experts": 8, "num_experts_per_tok": 2}
 QWEN = {**ROUTED, "intermediate_size": 320, "moe_intermediate_size": 96}
+LATENT = {
+    **BASE, "num_key_value_heads": 4, "intermediate_size": 320, "kv_lora_rank": 48, "q_lora_rank": 40, "v_head_dim": 16,
+    "qk_nope_head_dim": 24, "qk_rope_head_dim": 8, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 4,
+    "topk_group": 2, "moe_intermediate_size": 96, "n_shared_experts": 2, "first_k_dense_replace": 1,
+}  # fmt: skip
+V2 = {"model_type": "deepseek_v2", **LATENT}
+V3 = {"model_type": "deepseek_v3", **LATENT}
 FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {"model_type": "mixtral", **BASE, "intermediate_size": 320, "num_local_experts": 4},
     "qwen3": {"model_type": "qwen3_moe", **QWEN, "head_dim": 32},
     "qwen3 normalised": {"model_type": "qwen3_moe", **QWEN, "head_dim": 32, "norm_topk_prob": True},
     "qwen3 dense": {"model_type": "qwen3_moe", **QWEN, "head_dim": 32, "mlp_only_layers": [1]},
     "qwen2": {"model_type": "qwen2_moe", **QWEN, "shared_expert_intermediate_size": 160},
+    "v2": {**V2, "topk_method": "group_limited_greedy", "routed_scaling_factor": 16.0},
+    "v2 straight": {**V2, "q_lora_rank": None, "attention_bias": True, "mlp_bias": True},
+    "v2 dense": {**V2, "first_k_dense_replace": 2},
+    "v3": V3,
+    "v3 straight": {**V3, "q_lora_rank": None, "norm_topk_prob": False, "attention_bias": True},
+    "v3 halves": {**V3, "rope_interleave": False, "v_head_dim": 32},
     "olmoe": {"model_type": "olmoe", **ROUTED, "intermediate_size": 96},
 }
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -35,8 +48,25 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "autocast, eager, two": {"weights": "fp32", "autocast": "bf16", "kernel": "eager", "batch": 2},
 }
 
+OSS = {
+    "model_type": "gpt_oss", **BASE, "head_dim": 32, "intermediate_size": 96, "num_local_experts": 8,
+    "num_experts_per_tok": 2, "sliding_window": 16, "layer_types": ["full_attention"] * 3,
+}  # fmt: skip
+SINKS: dict[str, dict[str, Any]] = {
+    "full": OSS,
+    "window": {**OSS, "layer_types": ["sliding_attention"] * 3},
+    "one key head": {**OSS, "num_key_value_heads": 1},
+    "dropout": {**OSS, "num_key_value_heads": 4, "attention_bias": False, "attention_dropout": 0.1},
+}
+
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_stream(family: str, setting: str) -> None:
     assert mismatches(FAMILIES[family], **SETTINGS[setting]) == []
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("form", SINKS)
+def test_stream_with_sinks(form: str, setting: str) -> None:
+    assert mismatches(SINKS[form], **{**SETTINGS[setting], "kernel": "eager"}) == []

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from trainledger.allocator.conf import DEFAULT, Conf
 from trainledger.allocator.simulator import Simulator
 from trainledger.allocator.state import State, load, state_of
+from trainledger.allocator.stem import Stem, Unbounded
 from trainledger.allocator.stream import Kind, Stream, StreamError
 from trainledger.facts.allocator_settings import SEARCH
 
@@ -169,25 +170,30 @@ def smallest_capacity(
     `report` is called after every replay. No capacity below the largest sum of live blocks can be enough, and that of
     the run without a bound is.
     """
-    unbounded = replay(stream, conf)
+    whole = Unbounded(conf)
+    unbounded, stem = finished(whole, whole.run(stream)), Stem(stream, whole)
     low = max(least(stream, conf) // step - 1, 0)
     high = max(-(-int(unbounded.peaks.reserved / conf.fraction) // step), low + 1) if conf.fraction else low + 1
     expected = (high - low).bit_length() + 1
-    best, done = replay(stream, conf, high * step), 1
+    # a bound that is never met changes nothing, unless it says what is collected or how far addresses reach
+    same = conf.fraction == 1 and not conf.collect and not conf.expandable
+    best, done = (unbounded if same else replay(stream, conf, high * step)), 1
     while not best.fits and done < expected:  # garbage collection may stand in the way
         low, high, done = high, high + (high - low), done + 1
         best = replay(stream, conf, high * step)
+    found: Simulator | None = None
     while high - low > 1:
         middle = (low + high) >> 1
-        tried = replay(stream, conf, middle * step)
+        tried = stem.at(low * step, middle * step) if same else Simulator(conf, middle * step)
+        fits = tried.run(stream, tried.at)
         done += 1
         if report is not None:
             report(done, max(expected, done))
-        if tried.fits:
-            high, best = middle, tried
+        if fits:
+            high, found = middle, tried
         else:
             low = middle
-    return Smallest(high * step, low * step, step, best, unbounded)
+    return Smallest(high * step, low * step, step, finished(found, True) if found else best, unbounded)
 
 
 def least(stream: Stream, conf: Conf = DEFAULT) -> int:

@@ -24,6 +24,9 @@ class Kind(IntEnum):
     EMPTY = auto()
 
 
+ALLOC, FREE = int(Kind.ALLOC), int(Kind.FREE)  # looked up for every event of a stream
+
+
 class StreamError(ValueError):
     """The stream is not one that a program could have made. Says at which event (from 0)."""
 
@@ -60,13 +63,13 @@ class Builder:
         if size == 0:
             return 0
         self._last += 1
-        self.add(Kind.ALLOC, self._last, size, stream)
+        self.add(ALLOC, self._last, size, stream)
         return self._last
 
     def free(self, ident: int) -> None:
         """The last reference to a tensor goes."""
         if ident:
-            self.add(Kind.FREE, ident)
+            self.add(FREE, ident)
 
     def record(self, ident: int, stream: int) -> None:
         """record_stream: a later free waits until all that is asked of `stream` by then is done."""
@@ -81,7 +84,7 @@ class Builder:
         """empty_cache."""
         self.add(Kind.EMPTY)
 
-    def add(self, kind: Kind, ident: int = 0, size: int = 0, stream: int = 0) -> None:
+    def add(self, kind: int, ident: int = 0, size: int = 0, stream: int = 0) -> None:
         """An event as it is, with an ident of the caller's own."""
         self._kinds.append(kind)
         self._idents.append(ident)
@@ -94,10 +97,7 @@ class Builder:
 
 
 def stream_of(
-    segments: Iterable[Segment],
-    sizes: Sequence[int],
-    streams: Sequence[int] = (),
-    queued: frozenset[int] = frozenset(),
+    segments: Iterable[Segment], sizes: Sequence[int], streams: Sequence[int] = (), queued: frozenset[int] = frozenset()
 ) -> Stream:
     """The stream of lines' births and deaths: `sizes` (bytes asked for) and `streams` (none: all 0) by line.
 
@@ -107,6 +107,7 @@ def stream_of(
     Raises StreamError when a line dies more often than it was born.
     """
     builder = Builder()
+    alloc, free, streams = builder.alloc, builder.free, streams or [0] * len(sizes)
     live: list[list[int]] = [[] for _ in sizes]
     for _, events, repeat in segments:
         for _ in range(repeat):
@@ -114,20 +115,20 @@ def stream_of(
             for event in events:
                 if event > 0:
                     line = event - 1
-                    older.setdefault(line, len(live[line]))
-                    live[line].append(builder.alloc(sizes[line], streams[line] if streams else 0))
+                    copies = live[line]
+                    if line not in older:
+                        older[line] = len(copies)
+                    copies.append(alloc(sizes[line], streams[line]))
                     continue
                 if event == EMPTY:
                     builder.empty()
                     continue
-                copies = live[-event - 1]
+                line = -event - 1
+                copies = live[line]
                 if not copies:
-                    raise StreamError(f"line {-event - 1} dies and is not live")
-                if -event - 1 in queued:
-                    builder.free(copies.pop(0))
-                    continue
-                before = older.get(-event - 1, 0)
+                    raise StreamError(f"line {line} dies and is not live")
+                before = 1 if line in queued else older.get(line, 0)  # the first of all, or the last of the older ones
                 if before:
-                    older[-event - 1] = before - 1
-                builder.free(copies.pop(before - 1))
+                    older[line] = before - 1
+                free(copies.pop(before - 1))
     return builder.build()

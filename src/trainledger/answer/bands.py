@@ -12,12 +12,15 @@ from trainledger.facts.overheads import (
     Interval,
     communicators,
     context,
+    libraries,
     reserved_over_allocated,
 )
 from trainledger.facts.overheads import Replayed as Over
 from trainledger.ledger.rank import Ledger, payload
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment
+from trainledger.plan.degrees import degrees
+from trainledger.plan.groups import groups_of
 from trainledger.plan.schema import Plan
 
 INIT = "init"
@@ -51,9 +54,10 @@ class Outside:
     parts: tuple[Interval, ...]
 
     @classmethod
-    def of(cls, architecture: str, world: int) -> Outside:
-        """For one rank of `world` on a device of this architecture."""
-        return cls((context(architecture), communicators(world)))
+    def of(cls, architecture: str, plan: Plan) -> Outside:
+        """For one rank of the plan on a device of this architecture, with the kernel sets that it loads."""
+        links = communicators(degrees(plan).world, len(groups_of(plan)))
+        return cls((context(architecture), links, *libraries(plan.stack.kernels)))
 
     def above(self, band: Band) -> Band:
         """A band of the allocator's bytes with what lies outside added."""

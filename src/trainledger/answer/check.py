@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainledger.answer.check_adapter import adapter_problems, expert_problems
+from trainledger.answer.check_attention import attention_problems
 from trainledger.answer.check_colossal import colossal_problems
 from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspeed_problems
+from trainledger.answer.check_dtypes import dtype_problems
 from trainledger.answer.check_framework import framework_problems
+from trainledger.answer.check_megatron import megatron_problems, runs_megatron
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
 from trainledger.answer.check_wrapping import wrapping_model_problems, wrapping_problems
 from trainledger.base.problems import InputError, Problem, nearest
@@ -27,16 +30,22 @@ WHOLE = ("none", "ddp")  # strategies under which a rank holds every gradient
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
+    if runs_megatron(plan):
+        raise_if([*megatron_problems(plan)])
+        return
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
     raise_if([*found, *framework_problems(plan), *colossal_problems(plan), *wrapping_problems(plan)])
 
 
 def check_model(plan: Plan, model: Model) -> None:
     """Raise InputError when a block of the model has no program to walk, or none of the modules to recompute."""
+    if runs_megatron(plan):
+        return
     reasons = dict.fromkeys(block.unknown for block in model.blocks if block.unknown)
     allowed = "its states can be counted, not its activations"
     problems = [Problem("model.model_type", f"found {model.family!r}: {reason}", allowed) for reason in reasons]
     problems += [*expert_problems(plan, model), *prefix_model_problems(model), *deepspeed_model_problems(plan, model)]
+    problems += [*dtype_problems(plan, model), *attention_problems(plan, model)]
     if not problems:
         problems += wrapping_model_problems(plan, model)
     if plan.adapter is not None and not has_tuned(model):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
 from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
-from trainledger.facts.peft_methods import METHODS
+from trainledger.facts.peft_methods import CONVERTED_TARGETS, METHODS
 from trainledger.facts.quantization import STACKED_EXPERTS
 from trainledger.facts.scope import SCOPE
 from trainledger.facts.versions import at_least
@@ -57,15 +57,21 @@ def _targets(given: Adapter) -> Iterator[Problem]:
 
 
 def expert_problems(plan: Plan, model: Model) -> Iterator[Problem]:
-    """Experts that an adapter would reach: before Transformers 5.0 each of their matrices is a linear layer."""
+    """Experts that an adapter would reach: before Transformers 5.0 each of their matrices is a linear layer, and since
+    then PEFT adapts the stacked weights instead."""
     given, release = plan.adapter, plan.stack.versions.get("transformers")
-    if given is None or at_least(release, STACKED_EXPERTS.since):
+    if given is None:
+        return
+    stacked = at_least(release, STACKED_EXPERTS.since)
+    if stacked and not at_least(plan.stack.versions.get("peft"), CONVERTED_TARGETS.since):
         return
     routed = any(isinstance(op.spec, Experts) for block in model.blocks for op in block.ops)
     named = (given.targets,) if isinstance(given.targets, str) else given.targets or ()
     reached = [name for name in named if name == ALL_LINEAR or name.rpartition(".")[2] in EXPERT_LAYERS]
     if routed and reached:
         allowed = f"with transformers {release} experts are linear layers, and adapters of those are not written yet"
+        if stacked:
+            allowed = "PEFT adapts the experts' stacked weights and the router for it, which is not written yet"
         yield Problem("adapter.targets", f"found {reached[0]!r}", allowed, "Name the modules of the attention alone.")
 
 

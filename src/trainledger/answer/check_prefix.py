@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainledger.base.problems import Problem
 from trainledger.facts.peft import PREFIX_CACHE, PREFIX_FAMILIES
 from trainledger.facts.versions import at_least
-from trainledger.model.program import Attention, Model
+from trainledger.model.program import Attention, FilledKeys, Model
 from trainledger.model.prompts import PREFIX_KIND, prefix_of
 from trainledger.plan.schema import Plan
 
@@ -43,6 +43,8 @@ def prefix_model_problems(model: Model) -> Iterator[Problem]:
     specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
     if not model.causal or model.head.pooled:
         yield Problem(path, found, "a prefix of causal language models alone is known: others are given no cache")
+    if any(isinstance(op.spec, FilledKeys) for block in model.blocks for op in block.ops):
+        yield Problem(path, found, "keys and values that come out of a latent, which alone is cached, join no prefix's")
     grouped = any(spec.kv_heads != spec.heads for spec in specs)
     if grouped and model.family in PREFIX_FAMILIES.other_heads:
         yield Problem(path, found, "PEFT makes a key for every query head, and the model has fewer: they do not join")

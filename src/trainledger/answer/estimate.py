@@ -73,7 +73,7 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
     conf = conf_of(plan.stack.allocator, {name: str(value) for name, value in plan.stack.env.items()})
     ledger = rank_ledger(plan, model, architecture, rank)
     run = replayed(ledger, conf)
-    outside = Outside.of(architecture, degrees(plan).world)
+    outside = Outside.of(architecture, plan)
     peaks = peaks_of(plan, run.ledger if run else ledger, run)
     return Estimate(
         plan=plan,

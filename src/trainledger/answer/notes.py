@@ -20,12 +20,13 @@ from trainledger.facts.peft import INPUT_GRADIENTS
 from trainledger.facts.quantization import BNB_INT8
 from trainledger.facts.sharding import FSDP2, OFFLOAD, SIZE_WRAP
 from trainledger.ledger.rank import EAGER, runs_eager, trained_of
-from trainledger.ledger.run import GATHERED, ZERO, run_of
+from trainledger.ledger.run import GATHERED, run_of
 from trainledger.ledger.strategy import NO_WRAP, fsdp_of, least_of, policy_of, waits
 from trainledger.ledger.wrapping import by_size
 from trainledger.model.counts import storages
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
+from trainledger.plan.engines import ZERO
 from trainledger.plan.schema import Plan
 
 REFERENCE = "sm80"  # of the run's keys none that is asked for here depends on the architecture

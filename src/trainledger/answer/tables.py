@@ -10,11 +10,13 @@ from trainledger.answer.estimate import Estimate, estimate
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
-from trainledger.facts.overheads import Interval, communicators, context
+from trainledger.facts.overheads import Interval, communicators, context, libraries
 from trainledger.ledger.rank import Ledger
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import degrees
+from trainledger.plan.groups import groups_of
+from trainledger.plan.runs import Ranks, Run, run_of
 from trainledger.plan.schema import Plan
 
 
@@ -61,10 +63,9 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Ranks (first and last, inclusive) that hold the same: their largest moment and its bytes."""
+    """Ranks that hold the same: their largest moment and its bytes."""
 
-    first: int
-    last: int
+    ranks: Ranks
     allocated: int
     moment: str
 
@@ -156,9 +157,13 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     if peak.replayed:
         what = "live tensors in the allocator's blocks, by replay of every birth and death"
     waiting = "allocated, and blocks that wait for another stream (none here)"
-    own, links = context(answer.architecture), communicators(answer.ranks)
-    outside = f"{own.source}; {links.source}" if answer.ranks > 1 else str(own.source)
+    groups, loaded = groups_of(answer.plan), libraries(answer.plan.stack.kernels)
+    own, links = context(answer.architecture), communicators(answer.ranks, len(groups))
+    outside = "; ".join(str(one.source) for one in (own, *([links] if answer.ranks > 1 else []), *loaded))
     ranks = f" and the communicators of {answer.ranks:,} ranks" if answer.ranks > 1 else ""
+    if len(groups) > 1:
+        ranks = f" and {len(groups)} communicators ({', '.join(groups)})"
+    ranks = " with its libraries" * bool(loaded) + ranks
     return (
         Amount("allocated", peak.allocated, ", ".join(bases), what, str(CUDA.source)),
         Amount("active", peak.active, ", ".join(bases), waiting, str(CUDA.source)),
@@ -180,17 +185,17 @@ def roles(answer: Estimate) -> tuple[Role, ...]:
     """Classes of ranks that hold the same; where these are not known, the rank that the ledger is of."""
     peak, own = answer.peak, answer.ledger.rank
     if own is not None and answer.ledger.equals:
-        return tuple(_role(answer, first, last) for first, last in answer.ledger.equals)
-    if own is not None:
-        return (Role(own, own, peak.allocated.expected, peak.moment),)
-    return (Role(0, answer.ranks - 1, peak.allocated.expected, peak.moment),)
+        return tuple(_role(answer, ranks) for ranks in answer.ledger.equals)
+    ranks = Run(0, answer.ranks - 1) if own is None else run_of(own)
+    return (Role((ranks,), peak.allocated.expected, peak.moment),)
 
 
-def _role(answer: Estimate, first: int, last: int) -> Role:
+def _role(answer: Estimate, ranks: Ranks) -> Role:
     """The role of ranks that hold the same; estimated once more where another rank was asked for."""
     own = answer.ledger.rank
-    peak = answer.peak if own is not None and first <= own <= last else estimate(answer.plan, first).peak
-    return Role(first, last, peak.allocated.expected, peak.moment)
+    here = own is not None and any(own in run for run in ranks)
+    peak = answer.peak if here else estimate(answer.plan, ranks[0].first).peak
+    return Role(ranks, peak.allocated.expected, peak.moment)
 
 
 def roles_of(answer: Estimate, rank: str = "") -> tuple[Role, ...]:
@@ -203,7 +208,7 @@ def roles_of(answer: Estimate, rank: str = "") -> tuple[Role, ...]:
     number = _number(rank, last)
     if number is None:
         raise InputError([Problem("--rank", f"found {rank!r}", allowed)])
-    return tuple(role for role in every if role.first <= number <= role.last)
+    return tuple(role for role in every if any(number in run for run in role.ranks))
 
 
 def rank_of(answer: Estimate, rank: str = "") -> int:

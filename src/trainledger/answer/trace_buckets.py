@@ -29,12 +29,12 @@ def with_buckets(plan: Plan, record: Record) -> Record:
         return record
     options = plan.parallel.options
     made = _Joined(record)
-    ready = _ready(record)
+    rows = _ready(record)
     cap = int(options.get("bucket_cap_mb") or 0) * MIB
-    sizes = list(bucket_sizes(ready, cap or DDP.first_bucket, cap or DDP.bucket))
+    sizes = [size for row in rows for size in bucket_sizes(row, cap or DDP.first_bucket, cap or DDP.bucket)]
     unused = bool(options.get("find_unused_parameters")) and not options.get("static_graph")
     made.broadcast()
-    first = [made.bucket(size) for size in (sizes if unused else [sum(ready)])]
+    first = [made.bucket(size) for size in (sizes if unused else map(sum, rows))]
     made.init += [number + 1 for number in first]
     if not unused:
         again = [made.bucket(size) for size in sizes]
@@ -42,11 +42,15 @@ def with_buckets(plan: Plan, record: Record) -> Record:
     return made.record(bool(options.get("gradient_as_bucket_view")))
 
 
-def _ready(record: Record) -> list[int]:
-    """Bytes of the gradients of the first backward, in the order in which they are done."""
+def _ready(record: Record) -> list[list[int]]:
+    """Bytes of the gradients of the first backward, by dtype, in the order in which they are done."""
     stretch = next((one for one in record.stretches if one.moment.endswith("backward")), Stretch("", ()))
-    born = [event - 1 for event in stretch.events if event > 0]
-    return [record.births[number].size for number in born if record.births[number].account == Account.GRADIENTS]
+    born = [record.births[event - 1] for event in stretch.events if event > 0]
+    rows: dict[str, list[int]] = {}
+    for one in born:
+        if one.account == Account.GRADIENTS:
+            rows.setdefault(one.dtype, []).append(one.size)
+    return list(rows.values())
 
 
 class _Joined:

@@ -9,6 +9,8 @@ from enum import StrEnum
 class Dim(StrEnum):
     """The name of a tensor dimension."""
 
+    __hash__ = str.__hash__  # Enum's own is written in Python, and names are part of the keys of most look-ups
+
     BATCH = "batch"
     SEQUENCE = "sequence"
     KEY_SEQUENCE = "key_sequence"
@@ -17,6 +19,7 @@ class Dim(StrEnum):
     HEADS = "heads"
     KV_HEADS = "kv_heads"
     HEAD_DIM = "head_dim"
+    QKV = "qkv"
     ROPE_DIM = "rope_dim"
     FFN = "ffn"
     VOCAB = "vocab"

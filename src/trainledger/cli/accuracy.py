@@ -165,9 +165,12 @@ def _maker(record: Record, engine: str) -> Callable[[], Estimate]:
 
     def make() -> Estimate:
         from trainledger.answer.estimate import estimate
+        from trainledger.plan.degrees import degrees
 
-        rank = record.measured.rank
-        return estimate(record.draft().plan, rank if isinstance(rank, int) else None)
+        rank, plan = record.measured.rank, record.draft().plan
+        if rank == "last":
+            rank = degrees(plan).world - 1
+        return estimate(plan, rank if isinstance(rank, int) else None)
 
     return trace if engine == "trace" else make
 

@@ -13,12 +13,14 @@ from trainledger.cli.gate import Gated, check_gate, exit_code
 
 if TYPE_CHECKING:
     from trainledger.importers.draft import Draft
+    from trainledger.show.estimate import View
 
 COMMAND = Gated  # the class of the command, for the root
 
 PLAN_HELP = "A plan in YAML or JSON; - reads standard input."
 SET_HELP = "Change a key: batch.micro_batch=2. May be given several times."
 UNITS_HELP = f"The unit of sizes: {', '.join(SHOWN_UNITS)}."
+TIMELINE_HELP = "Memory over the run, action by action of the pipeline's schedule."
 GATE_HELP = "Exit with 1 when it does not fit; --gate=tight: when it may not, too."
 
 
@@ -29,6 +31,7 @@ def estimate(
     moment: Annotated[str, typer.Option("--moment", help="Show this moment's lines, not the peak's.")] = "",
     rank: Annotated[str, typer.Option("--rank", help="A rank's number, or all.")] = "",
     units: Annotated[str, typer.Option("--units", help=UNITS_HELP)] = "GiB",
+    timeline: Annotated[bool, typer.Option("--timeline", help=TIMELINE_HELP)] = False,
     gate: Annotated[str, typer.Option("--gate", metavar="[=tight]", help=GATE_HELP)] = "",
     quick: Annotated[bool, typer.Option("--quick", help="The rule of thumb: states, activations, 10 to 30 %.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
@@ -41,26 +44,35 @@ def estimate(
     check_gate(gate)
     from trainledger.importers.plan_file import read_draft
 
+    given: dict[str, object] = {"--lines": lines, "--moment": moment}
     if quick:
-        _refuse_with_quick({"--lines": lines, "--moment": moment, "--rank": rank})
+        _refuse({**given, "--rank": rank, "--timeline": timeline}, "--quick", "a rule of thumb has no lines or ranks")
         raise typer.Exit(_quick(read_draft(plan, sets or ()), units, gate, as_json))
+    draft = read_draft(plan, sets or ())
+    if timeline:
+        _refuse({**given, "--gate": gate}, "--timeline", "it has no lines and no verdict")
+        raise typer.Exit(_timeline(draft, rank, units, as_json))
+    from trainledger.show.estimate import View
+
+    raise typer.Exit(_whole(draft, View(units, lines, moment, rank), gate, as_json))
+
+
+def _whole(draft: Draft, view: View, gate: str, as_json: bool) -> int:
     from trainledger.answer.estimate import estimate as estimate_of
     from trainledger.answer.tables import rank_number
 
-    draft = read_draft(plan, sets or ())
-    answer = estimate_of(draft.plan, rank_number(draft.plan, rank))
-    code = exit_code(gate, answer.verdict.outcome)
+    answer = estimate_of(draft.plan, rank_number(draft.plan, view.rank))
     if as_json:
         from trainledger.show.document import document
 
-        print(json.dumps(document(answer, draft, moment, rank), indent=1))
+        print(json.dumps(document(answer, draft, view.moment, view.rank), indent=1))
     else:
-        from trainledger.show.estimate import View, sections
+        from trainledger.show.estimate import sections
         from trainledger.show.table import screen_of, write
 
         screen = screen_of()
-        write(sections(answer, draft, View(units, lines, moment, rank), screen), screen)
-    raise typer.Exit(code)
+        write(sections(answer, draft, view, screen), screen)
+    return exit_code(gate, answer.verdict.outcome)
 
 
 def check_units(units: str) -> None:
@@ -71,12 +83,8 @@ def check_units(units: str) -> None:
         raise InputError([Problem("--units", f"found {units!r}", f"one of {', '.join(SHOWN_UNITS)} is needed", fix)])
 
 
-def _refuse_with_quick(given: dict[str, object]) -> None:
-    problems = [
-        Problem(name, "given with --quick", "the rule of thumb has no lines, moments or ranks", "Leave one out.")
-        for name, value in given.items()
-        if value
-    ]
+def _refuse(given: dict[str, object], beside: str, why: str) -> None:
+    problems = [Problem(name, f"given with {beside}", why, "Leave one out.") for name, value in given.items() if value]
     if problems:
         raise InputError(problems)
 
@@ -94,3 +102,19 @@ def _quick(draft: Draft, units: str, gate: str, as_json: bool) -> int:
 
         write(sections(answer, units), screen_of())
     return code
+
+
+def _timeline(draft: Draft, rank: str, units: str, as_json: bool) -> int:
+    from trainledger.answer.tables import rank_number
+    from trainledger.answer.timeline import timeline
+    from trainledger.show.timeline import document, section
+
+    found = timeline(draft.plan, rank_number(draft.plan, rank))
+    if as_json:
+        print(json.dumps(document(found), indent=1))
+        return 0
+    from trainledger.show.table import screen_of, write
+
+    screen = screen_of()
+    write((section(found, units, screen),), screen)
+    return 0

@@ -23,6 +23,7 @@ VERBS: dict[str, str] = {
     "estimate": "The fullest rank's ledger at its peak, and the verdict.",
     "trace": "The same ledger from real code, a plan's or your own; no GPU.",
     "explain": "One account of the ledger, each line with its source.",
+    "layout": "Where one rank's parameters lie, range by range.",
     "states": "Bytes per parameter and per rank, by recipe.",
     "models": "The model catalogue: names, parameter counts, sources.",
     "devices": "The devices a plan can name, with their memory.",

@@ -24,6 +24,10 @@ class DType:
     mantissa: int
     source: Source
 
+    def __hash__(self) -> int:
+        """By name: no two element types share one, and dtypes are part of the keys of most look-ups."""
+        return hash(self.name)
+
     def bytes_of(self, elements: int) -> int:
         """Bytes of that many elements, packed, rounded up to a whole byte."""
         return -(-elements * self.bits // BITS_PER_BYTE)
@@ -40,6 +44,7 @@ MXFP4 = DType("mxfp4", 4, 1, OCPMX)
 NF4_TYPE = DType("nf4", 4, 0, NF4)
 INT64 = DType("int64", 64, 0, TORCH)
 INT32 = DType("int32", 32, 0, TORCH)
+INT16 = DType("int16", 16, 0, TORCH)
 INT8 = DType("int8", 8, 0, TORCH)
 UINT8 = DType("uint8", 8, 0, TORCH)
 BOOL = DType("bool", 8, 0, TORCH)
@@ -47,5 +52,22 @@ COMPLEX64 = DType("complex64", 64, 23, TORCH)
 
 DTYPES: dict[str, DType] = {
     row.name: row
-    for row in (FP64, FP32, FP16, BF16, FP8, MXFP8, NVFP4, MXFP4, NF4_TYPE, INT64, INT32, INT8, UINT8, BOOL, COMPLEX64)
+    for row in (
+        FP64,
+        FP32,
+        FP16,
+        BF16,
+        FP8,
+        MXFP8,
+        NVFP4,
+        MXFP4,
+        NF4_TYPE,
+        INT64,
+        INT32,
+        INT16,
+        INT8,
+        UINT8,
+        BOOL,
+        COMPLEX64,
+    )
 }

@@ -63,7 +63,8 @@ class Takes:
 
     `oldest`: architecture. `wide`, `bf16`: from which architecture on fp32 and bf16 run (0: never). `largest`: head dim
     (0: any). `multiple`: of which the head dim must be (1: it is padded). `mask`: takes one. `grouped`: the first
-    release that takes fewer key than query heads. `dropout_unit`: one over it divides the dropout (0: any).
+    release that takes fewer key than query heads. `dropout_unit`: one over it divides the dropout (0: any). `equal`:
+    values must have the head dim of queries and keys.
     """
 
     kernel: Kernel
@@ -76,6 +77,7 @@ class Takes:
     mask: bool
     grouped: str
     dropout_unit: int
+    equal: bool
     source: Source
 
 
@@ -83,15 +85,15 @@ TAKES = {
     row.kernel: row
     for row in (
         Takes(
-            Kernel.FLASH, 80, 0, 80, 256, 1, 0, False, "2.5", 0,
+            Kernel.FLASH, 80, 0, 80, 256, 1, 0, False, "2.5", 0, True,
             Source(SDP_UTILS, "can_use_flash_attention", "v2.4 to v2.13"),
         ),
         Takes(
-            Kernel.EFFICIENT, 50, 50, 80, 0, 8, 4, True, "2.14",  0,
+            Kernel.EFFICIENT, 50, 50, 80, 0, 8, 4, True, "2.14", 0, False,
             Source(SDP_UTILS, "can_use_mem_efficient_attention; grouped heads: pull request 191085", "v2.4 to v2.14"),
         ),
         Takes(
-            Kernel.CUDNN, 80, 0, 80, 128, 8, 0, True, "2.5", 16,
+            Kernel.CUDNN, 80, 0, 80, 128, 8, 0, True, "2.5", 16, False,
             Source(SDP_UTILS, "can_use_cudnn_attention", "v2.13"),
         ),
     )
@@ -101,7 +103,8 @@ TAKES = {
 @dataclass(frozen=True, slots=True)
 class HeadRule:
     """Where a kernel's head dim is judged otherwise: head dims above `over` and up to `to` (elements), from a release
-    on, on these architectures. `takes`: allowed; otherwise refused when a gradient is needed."""
+    on, on these architectures. `takes`: allowed; otherwise refused when a gradient is needed. `value`: head dim of
+    values (0: that of queries and keys)."""
 
     kernel: Kernel
     since: str
@@ -109,17 +112,26 @@ class HeadRule:
     over: int
     to: int
     takes: bool
+    value: int
     source: Source
 
 
 HEADS = (
     HeadRule(
-        Kernel.FLASH, "", ("sm86", "sm89", "sm120", "sm121"), 192, 224, False,
+        Kernel.FLASH, "", ("sm86", "sm89", "sm120", "sm121"), 192, 224, False, 0,
         Source(SDP_UTILS, "check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120", "v2.13"),
     ),
     HeadRule(
-        Kernel.CUDNN, "2.14", ("sm90", "sm100", "sm103"), 255, 256, True,
+        Kernel.CUDNN, "2.14", ("sm90", "sm100", "sm103"), 255, 256, True, 0,
         Source(SDP_UTILS, "check_cudnn_tensor_shapes: cuDNN > 9.22.0", "v2.14"),
+    ),
+    HeadRule(
+        Kernel.CUDNN, "2.14", ("sm90", "sm100", "sm103"), 191, 192, True, 128,
+        Source(SDP_UTILS, "check_cudnn_tensor_shapes, check_cudnn_d256_bprop_head_dim", "v2.14"),
+    ),
+    HeadRule(
+        Kernel.CUDNN, "2.11", ("sm100", "sm103"), 191, 192, True, 128,
+        Source(SDP_UTILS, "check_cudnn_tensor_shapes: cuDNN >= 9.11; pull request 172621", "2026-01"),
     ),
 )  # fmt: skip
 

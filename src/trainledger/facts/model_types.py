@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainledger.facts.model_type_row import ModelType, config_class
 from trainledger.facts.model_types_layernorm import ROWS as LAYER_NORM_ROWS
+from trainledger.facts.model_types_megatron import ROWS as MEGATRON_ROWS
 from trainledger.facts.model_types_moe import ROWS as MOE_ROWS
 from trainledger.facts.model_types_rmsnorm import ROWS as RMS_NORM_ROWS
 
@@ -27,4 +28,6 @@ _LLAMA = ModelType(
     config_class("llama"),
 )
 
-MODEL_TYPES: dict[str, ModelType] = {row.name: row for row in (_LLAMA, *MOE_ROWS, *LAYER_NORM_ROWS, *RMS_NORM_ROWS)}
+MODEL_TYPES: dict[str, ModelType] = {
+    row.name: row for row in (_LLAMA, *MOE_ROWS, *LAYER_NORM_ROWS, *RMS_NORM_ROWS, *MEGATRON_ROWS)
+}

@@ -7,6 +7,7 @@ every use carries the interval and not only its middle.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trainledger.base.sources import Basis, Source
@@ -152,6 +153,24 @@ CONTEXT: dict[str, Interval] = {
 def context(architecture: str) -> Interval:
     """Bytes of the process's own context on the device (driver structures, loaded kernels), outside the allocator."""
     return CONTEXT.get(architecture, CONTEXT[ANY])
+
+
+# By kernel set: what its libraries add to a process's context (compiled attention, products' kernels, local memory).
+LIBRARIES: dict[str, Interval] = {
+    "te": _mebibytes(
+        0, 1688, 2536,
+        Source(
+            "NeMo on 8 B200: nvidia-smi 124,905 to 125,170 MiB beside 121,866 MiB reserved, less a context and two "
+            "communicators (500 and 984 MiB expected; 256 and 512 at least, all of it at most)",
+            "run record mlog-nemo-llama3-8b-b200-bf16, measured-megatron-dense.jsonl",
+        ),
+    ),
+}  # fmt: skip
+
+
+def libraries(kernels: Iterable[str]) -> tuple[Interval, ...]:
+    """What the libraries of kernel sets hold on the device besides the bare context."""
+    return tuple(LIBRARIES[name] for name in kernels if name in LIBRARIES)
 
 
 NCCL = Source(

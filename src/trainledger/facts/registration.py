@@ -1,4 +1,4 @@
-"""The order in which model classes of Transformers register a layer's parameters, where it is not that of their use.
+"""The order in which model classes register a layer's parameters, where it is not that of their use.
 
 What is flattened, cut or gathered over all parameters follows `model.parameters()`, and so this order.
 """
@@ -58,7 +58,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
         ("input_layernorm", "post_attention_layernorm", "attention", "mlp"),
         _classes("gpt_neox"),
     ),
-    Registration(("gpt-oss",), ("self_attn.sinks", "self_attn", "mlp"), _classes("gpt_oss")),
+    Registration(("gpt_oss",), ("self_attn.sinks", "self_attn", "mlp"), _classes("gpt_oss")),
     Registration(
         ("bert",),
         (
@@ -74,6 +74,19 @@ REGISTRATIONS: tuple[Registration, ...] = (
             "roberta.embeddings.position", "lm_head.bias", "lm_head",
         ),
         _classes("roberta"),
+    ),
+    Registration(
+        ("megatron-gpt",),
+        (
+            "input_layernorm", "self_attention.linear_proj", "self_attention.linear_q", "self_attention.linear_kv",
+            "self_attention", "pre_mlp_layernorm", "mlp.router", "mlp.experts", "mlp.shared_experts", "mlp",
+        ),
+        Source(
+            "Megatron-Core, modules of a layer",
+            "megatron/core/transformer/{transformer_layer,attention,multi_latent_attention,moe/moe_layer,mlp}.py, "
+            "__init__",
+            "core_v0.8.0 to core_v0.19.0",
+        ),
     ),
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ its first, for the largest moment of a run is at one of its ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -101,21 +101,21 @@ class Turn(NamedTuple):
 def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
     """The segments of a micro-batch whose caller keeps the lines `named`."""
     opening, layers, closing = pieces.opening, pieces.layers, pieces.closing
-    last = len(layers) + 1
-    ahead = [_forward(walked, hooks, at) for at, walked in enumerate((opening, *layers))]
+    last, turns = len(layers) + 1, _Turns(hooks)
+    ahead = [turns.forward(walked, at) for at, walked in enumerate((opening, *layers))]
     forward = [Segment(FORWARD, turn.events, len(list(group))) for turn, group in groupby(ahead)]
-    head = _forward(closing, hooks, last)
+    head = turns.forward(closing, last)
     loose = tuple(event for walked in (opening, *layers, closing) for event in walked.loose)
     bound = len(forward) + 1 if pieces.early else 0
     forward += [Segment(LOSS, events) for events in (*_halves(head, pieces, closing), loose, pieces.outputs)]
-    started = _backward(closing, hooks, last, (pieces.arriving + 1,)) if closing.trains else Turn((), 0)
-    behind = [_backward(walked, hooks, at) for at, walked in reversed(list(enumerate(layers, 1)))]
-    turns = list(zip(behind, reversed(layers), strict=True))
-    backward = [Segment(f"{BACKWARD} of the loss", started.events), *_runs(turns, pieces.kept)]
-    ended = _backward(opening, hooks, 0)
+    started = turns.backward(closing, last, (pieces.arriving + 1,)) if closing.trains else Turn((), 0)
+    behind = [turns.backward(walked, at) for at, walked in reversed(list(enumerate(layers, 1)))]
+    runs = _runs(list(zip(behind, reversed(layers), strict=True)), pieces.kept)
+    backward = [Segment(f"{BACKWARD} of the loss", started.events), *runs]
+    ended = turns.backward(opening, 0)
     last_of_all = (-pieces.arriving - 1,) if closing.trains else ()
     backward.append(Segment(f"{BACKWARD} of the embedding", (*ended.events, *hooks.ended(), *last_of_all)))
-    products = {turn.events: turn.product for turn in (*ahead, head, started, *behind, ended) if turn.product}
+    products = {turn.events: turn.product for turn in turns.made() if turn.product}
     arrived = tuple(one for walked in (closing, *reversed(layers), opening) for one in walked.arrived)
     return Micro(tuple(forward), tuple(backward), named, products, arrived, pieces.early, bound)
 
@@ -130,22 +130,37 @@ def _halves(head: Turn, pieces: Pieces, closing: Walked) -> tuple[Events, ...]:
     return head.events[:at], head.events[at:]
 
 
-def _forward(walked: Walked, hooks: Hooks, at: int) -> Turn:
-    before = hooks.ahead(at)
-    events, product = _with(walked.forward, walked.products[0], hooks.inside(at, walked))
-    return _turn(before, events, hooks.passed(at), product)
+class _Turns:
+    """The pieces of a micro-batch with what is around each; equal ones are put together once."""
 
+    __slots__ = ("_made", "hooks")
 
-def _backward(walked: Walked, hooks: Hooks, at: int, first: Events = ()) -> Turn:
-    before = (*hooks.behind(at), *first)
-    events, product = _with(walked.backward, walked.products[1], hooks.within(at, walked))
-    return _turn(before, events, hooks.done(at, walked.arrived), product)
+    def __init__(self, hooks: Hooks) -> None:
+        self.hooks = hooks
+        self._made: dict[tuple[int, Events, tuple[tuple[int, Events], ...], Events], Turn] = {}
 
+    def made(self) -> Iterable[Turn]:
+        """All that differ."""
+        return self._made.values()
 
-def _turn(before: Events, events: Events, after: Events, product: int) -> Turn:
-    if before or after:
-        events = (*before, *events, *after)
-    return Turn(events, product + len(before) if product else 0)
+    def forward(self, walked: Walked, at: int) -> Turn:
+        """A piece forward."""
+        before, inside = self.hooks.ahead(at), self.hooks.inside(at, walked)
+        return self._turn((walked.forward, walked.products[0]), before, inside, self.hooks.passed(at))
+
+    def backward(self, walked: Walked, at: int, first: Events = ()) -> Turn:
+        """A piece backward."""
+        before, inside = (*self.hooks.behind(at), *first), self.hooks.within(at, walked)
+        return self._turn((walked.backward, walked.products[1]), before, inside, self.hooks.done(at, walked.arrived))
+
+    def _turn(self, own: tuple[Events, int], before: Events, inside: Mapping[int, Events], after: Events) -> Turn:
+        key = (id(own[0]), before, tuple(inside.items()), after)
+        if key not in self._made:
+            events, product = _with(*own, inside)
+            if before or after:
+                events = (*before, *events, *after)
+            self._made[key] = Turn(events, product + len(before) if product else 0)
+        return self._made[key]
 
 
 def _with(events: Events, product: int, inside: Mapping[int, Events]) -> tuple[Events, int]:

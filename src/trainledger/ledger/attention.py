@@ -62,12 +62,7 @@ def eager(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None)
     """
     repeats = 1 < spec.kv_heads < spec.heads
     q, k, v = qkv[0], repeated(t, qkv[1], spec.heads), repeated(t, qkv[2], spec.heads)
-    batch, sequence, _, _ = t.dims[q]
-    keys = Axis(Dim.KEY_SEQUENCE, t.dims[k][1].size)
-    joined = keys.size != sequence.size  # with others', head by head
-    dims = (batch, Axis(Dim.HEADS, spec.heads), sequence, keys)
-    laid = repeats or joined or spec.head_first or _cast_dense(t, k, spec)
-    scores = scale(t, _product(t, q, k, dims, (spec.head_first, laid)), "scaled scores")
+    scores = scored(t, (q, k), spec, repeats)
     if spec.softcap:
         scores = scale(t, unary(t, "tanh", scale(t, scores), saves_out=True))
     if mask is not None:
@@ -75,10 +70,30 @@ def eager(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None)
     weights = _weights(t, scores, q if spec.upcast else v, spec)
     dropped = dropout(t, weights, spec.dropout)
     t.end([weights])
-    out = _product(t, dropped, v, t.dims[q], (True, repeats or joined or _cast_dense(t, v, spec)))
-    result = copy(t, heads_first(t, out, t.dims[out]) if batch.size > 1 else out)
+    result = valued(t, (dropped, v), spec, repeats)
     t.end([k, v, dropped])
     return result, dropped
+
+
+def scored(t: Tape, both: tuple[int, int], spec: Attention, repeats: bool) -> int:
+    """Queries times keys, scaled; `repeats`: keys were repeated, head by head."""
+    q, k = both
+    batch, sequence, _, _ = t.dims[q]
+    keys = Axis(Dim.KEY_SEQUENCE, t.dims[k][1].size)
+    dims = (batch, Axis(Dim.HEADS, spec.heads), sequence, keys)
+    lone = 1 == spec.kv_heads < spec.heads  # seen as many, so that a batch takes a copy
+    laid = repeats or keys.size != sequence.size or (spec.head_first and not lone) or _cast_dense(t, k, spec)
+    return scale(t, _product(t, q, k, dims, (spec.head_first, laid)), "scaled scores")
+
+
+def valued(t: Tape, both: tuple[int, int], spec: Attention, repeats: bool) -> int:
+    """Weights times values, copied to token order."""
+    weights, v = both
+    batch, _, sequence, _ = t.dims[weights]
+    dims = (batch, sequence, Axis(Dim.HEADS, spec.heads), t.dims[v][-1])
+    joined = t.dims[v][1].size != sequence.size  # with others', head by head
+    out = _product(t, weights, v, dims, (True, repeats or joined or _cast_dense(t, v, spec)))
+    return copy(t, heads_first(t, out, t.dims[out]) if batch.size > 1 else out)
 
 
 def _cast_dense(t: Tape, x: int, spec: Attention) -> bool:

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trainledger.ledger import visits
 from trainledger.ledger.book import Book
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.piece import Piece, PieceLines
 from trainledger.ledger.regions import Region, run_back
 from trainledger.ledger.tape import EXTERNAL
-from trainledger.ledger.visits import NOWHERE, Visit, Visits
+from trainledger.ledger.visits import NOWHERE, Again, Turns, Visits
 from trainledger.ledger.walk import Events, Forward, early_stop, first_birth, products, run_forward
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
@@ -40,13 +39,14 @@ class Arrived(NamedTuple):
 
 class Behind(NamedTuple):
     """A backward: its events, how many there are up to its first product, the parameters as they arrived, how many
-    events there are up to the end of a forward that runs again in it, and calls of modules."""
+    events there are up to the end of a forward that runs again in it, its primitives' turns, and that forward's."""
 
     events: tuple[int, ...]
     product: int
     arrived: tuple[Arrived, ...]
-    again: int
-    visits: tuple[Visit, ...]
+    started: int
+    turns: Turns
+    again: Again | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,14 @@ class Walker:
         self.passed: dict[int, int] = {}  # lines of gradients that another piece takes, by value
 
     def plain(
-        self, keep: frozenset[int] = frozenset(), regions: Sequence[Region] = (), lasting: frozenset[int] = frozenset()
+        self,
+        keep: frozenset[int] = frozenset(),
+        regions: Sequence[Region] = (),
+        lasting: frozenset[int] = frozenset(),
+        lent: int = 0,
     ) -> Walked:
         """No recompute but of `regions`. Values in `keep` outlive the forward, those in `lasting` backward too: a
-        caller's name still holds them."""
+        caller's name still holds them. `lent`: how many hold the incoming gradient besides the engine."""
         piece, tape = self.piece, self.piece.tape
         casts = frozenset(tape.cached.values())
         keep |= lasting
@@ -100,18 +104,21 @@ class Walker:
         loose = self._loose(casts, forward)
         outside = frozenset(piece.outside[value] for value in forward.outside if value in piece.outside)
         held, first = frozenset(forward.held), first_birth(forward.events, products(tape))
-        seen = visits.ahead(piece.calls, forward.turns)
         keeps = piece.source != EXTERNAL and tape.store[piece.source] in held
         if not tape.grad[piece.target]:
-            return Walked(ahead, (), loose, outside, held, keeps, False, (first, 0), visits=Visits(seen))
-        back = self._back(forward, lasting | piece.staying)
+            return Walked(
+                ahead, (), loose, outside, held, keeps, False, (first, 0), visits=Visits(piece.calls, forward.turns)
+            )
+        back = self._back(forward, lasting | piece.staying, lent)
         again = run_back(back, regions)
-        for storage in again:
+        for storage in again - held:
             self.lines.known.pop(storage, None)
+        self.lines.again = set(again & held)
         behind = self._backward(back, 0, again)
         made = (first, behind.product)
         stays = (*attached, *(self.lines.of(back.grads[value]) for value in {piece.leaf} - {EXTERNAL, piece.source}))
-        every = Visits(seen, behind.visits, forward.turns[piece.bound][0] if piece.bound else 0)
+        bound = forward.turns[piece.bound][0] if piece.bound else 0
+        every = Visits(piece.calls, forward.turns, behind.turns, None, bound)
         return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, 0, stays, every)
 
     def several(self, arriving: Mapping[int, int]) -> Walked:
@@ -128,7 +135,7 @@ class Walker:
             self.lines.known[back.seed(value, "incoming gradient")] = line
         back.run(0, len(tape.prims))
         behind = self._backward(back, 0)
-        seen = Visits(visits.ahead(piece.calls, forward.turns), behind.visits)
+        seen = Visits(piece.calls, forward.turns, behind.turns)
         made, held = (first, behind.product), frozenset(forward.held)
         return Walked(ahead, behind.events, loose, frozenset(), held, False, True, made, behind.arrived, 0, (), seen)
 
@@ -141,9 +148,12 @@ class Walker:
             known[storage] = self.book.storage(Account.ACTIVATIONS, piece.prefix + made.name, made, GRAPH)
         return tuple(known[storage] for storage in storages)
 
-    def recomputed(self, reentrant: bool, keep: frozenset[int] = frozenset(), returned: Sequence[int] = ()) -> Walked:
+    def recomputed(
+        self, reentrant: bool, keep: frozenset[int] = frozenset(), returned: Sequence[int] = (), lent: int = 0
+    ) -> Walked:
         """The whole piece is recomputed in backward; its input and the outside values it reads are kept till then.
-        Values that are `returned` outlive the forward."""
+        Values that are `returned` outlive the forward. `lent`: how many hold the incoming gradient besides the
+        engine, where the checkpoint is reentrant."""
         piece, tape = self.piece, self.piece.tape
         if not tape.grad[piece.target] or not any(prim.saves for prim in tape.prims):
             return self.plain(keep)
@@ -155,13 +165,13 @@ class Walker:
         ahead = self.lines.read(forward.events)
         loose = self._loose(casts, forward)
         first = first_birth(forward.events, products(tape))
-        behind = self._reentrant() if reentrant else self._stopped()
+        behind = self._reentrant(lent) if reentrant else self._stopped()
         used = {value for prim in tape.prims for value in prim.ins}
         outside = frozenset(name for value, name in piece.outside.items() if value in used or name == POSITIONS)
         held = frozenset({tape.store[piece.source]})
         made, arrived = (first, behind.product), behind.arrived
-        every, again = Visits(visits.ahead(piece.calls, forward.turns), behind.visits), behind.again
-        return Walked(ahead, behind.events, loose, outside, held, True, True, made, arrived, again, stays, every)
+        every, started = Visits(piece.calls, forward.turns, behind.turns, behind.again), behind.started
+        return Walked(ahead, behind.events, loose, outside, held, True, True, made, arrived, started, stays, every)
 
     def _stopped(self) -> Behind:
         piece, tape = self.piece, self.piece.tape
@@ -177,10 +187,10 @@ class Walker:
         back.run(0, saving[0])
         return self._again(back, again, (started, saving[-1]))
 
-    def _reentrant(self) -> Behind:
+    def _reentrant(self, lent: int) -> Behind:
         piece, tape = self.piece, self.piece.tape
         again = run_forward(tape, frozenset({piece.source, piece.target, *tape.attached}), saving=True)
-        back = self._back(again, frozenset({piece.source, piece.target, *tape.attached}), extra=1)
+        back = self._back(again, frozenset({piece.source, piece.target, *tape.attached}), extra=1 + lent)
         back.events += again.events
         back.run(0, len(tape.prims))
         back.release(back.first)
@@ -196,14 +206,11 @@ class Walker:
     def _again(self, back: Backward, again: Forward, stopped: tuple[int, int]) -> Behind:
         """`stopped`: after how many events the forward that runs again is left, and in which primitive."""
         started, last = stopped
-        start, calls = started - len(again.events), self.piece.calls
         self.lines = PieceLines(self.book, self.piece)
         self.lines.known.pop(self.piece.tape.store[self.piece.target], None)  # not what the forward handed on
         self.lines.phase(again.held, Account.RECOMPUTED, Account.BACKWARD)
-        found = self._backward(back, started)
-        return found._replace(
-            visits=visits.woven(found.visits, visits.anew(calls, again.turns, start, last), start, last)
-        )
+        start = started - len(again.events)
+        return self._backward(back, started)._replace(again=Again(again.turns, start, last))
 
     def _loose(self, values: frozenset[int], forward: Forward) -> tuple[int, ...]:
         storages = dict.fromkeys(self.piece.tape.store[value] for value in values)
@@ -238,4 +245,4 @@ class Walker:
         first = first_birth(back.events, back.products | products(tape))
         events = ahead + lines.read(back.events[started:])
         arrived = tuple(Arrived(one.weight, lines.of(one.storage), one.at) for one in back.arrived)
-        return Behind(events, first, arrived, started, visits.behind(piece.calls, back.turns))
+        return Behind(events, first, arrived, started, back.turns)

@@ -72,6 +72,9 @@ class Book:
     def made(self, account: Account, name: str, dims: Dims, how: Made) -> int:
         """The line of one tensor that is spread over ranks or made on another stream than that of compute."""
         unit = CUDA.rounded(how.dtype.bytes_of(elements(dims)))
+        number = self._index.get((account, name, unit))
+        if number is not None:
+            return number
         line = Line(account, name, dims, how.dtype, unit, Basis.COUNTED, how.source)
         return self.add(replace(line, shards=how.shards, stream=how.stream, queued=how.queued))
 

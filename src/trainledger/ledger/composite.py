@@ -20,7 +20,7 @@ def composite(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | N
     """The result, [batch, sequence, heads, head dim], copied to token order; keys and values may be repeated before."""
     newer = at_least(torch, COMPOSITE.since)
     v, k, q = (lowered(t, x) for x in reversed(qkv))
-    low, dims = t.dtype[q], t.dims[q]
+    low, dims = t.dtype[q], (*t.dims[q][:-1], t.dims[v][-1])
     batch, sequence, heads, _ = dims
     added = additive(t, mask, low) if mask is not None and t.dtype[mask] == BOOL else mask
     wide = [to(t, x, FP32) for x in (q, k, v)] if newer else [q, k, v]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import BOOL, FP32, INT64, DType
+from trainledger.facts.dtypes import BOOL, COMPLEX64, FP32, INT64, DType
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Prim, Tape
 from trainledger.model.operations import Embed
-from trainledger.model.program import Model
+from trainledger.model.program import Model, Rotary
+
+TURNS = "turns"  # the table of complex numbers
 
 POSITIONS = "position_ids"
 TYPES = "token_type_ids"
@@ -45,20 +47,23 @@ def _made(tape: Tape, dims: Dims, dtype: DType, name: str) -> int:
 
 def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
     """Cosines and sines of every position, made in fp32 and, by most models, cast: binds `cos` and `sin` (and other
-    sets).
+    sets), or `turns`.
 
-    Source: transformers/models/llama/modeling_llama.py, LlamaRotaryEmbedding.forward; Olmo2RotaryEmbedding (5.24.0).
+    Source: transformers/models/llama/modeling_llama.py, LlamaRotaryEmbedding.forward; Olmo2RotaryEmbedding,
+    DeepseekV2RotaryEmbedding (5.24.0).
     """
     if model.rotary is None:
         return
     tape = frame.tape
-    single = Axis(Dim.ONE, 1)  # one batch, one head: broadcast over both
-    full = (single, Axis(Dim.SEQUENCE, frame.setting.sequence), single, Axis(Dim.ROPE_DIM, model.rotary.dim))
+    full = table_dims(model.rotary, frame.setting.sequence)
     half = (*full[:-1], Axis(Dim.ROPE_DIM, model.rotary.dim // len(("cos", "sin"))))
+    if model.rotary.compound:
+        _compound(frame, half)
+        return
     for name in model.rotary.sets:
         tape.scope = "rotary_emb"
         freqs = tape.run(Prim("mul", (), (tape.fresh(half, FP32, False, "angles"),), (), (), ()))
-        both = aten.cat(tape, [freqs, freqs], full, "angles twice")
+        both = freqs if model.rotary.half else aten.cat(tape, [freqs, freqs], full, "angles twice")
         waves = []
         for wave in ("cos", "sin"):
             raw = aten.unary(tape, wave, both)
@@ -67,6 +72,23 @@ def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
             tape.scope = f"rotary_emb.{wave}{name}"
             frame.names[f"{wave}{name}"] = aten.to(tape, value, FP32 if model.rotary.high else dtype)
         tape.end([freqs, both, *waves])
+
+
+def table_dims(rotary: Rotary, sequence: int) -> Dims:
+    """Dims of a rotary table: one batch, one head, since it is broadcast over both."""
+    single = Axis(Dim.ONE, 1)
+    return (single, Axis(Dim.SEQUENCE, sequence), single, Axis(Dim.ROPE_DIM, rotary.dim))
+
+
+def _compound(frame: Frame, half: Dims) -> None:
+    """Every position's turns as complex numbers of unit length."""
+    tape = frame.tape
+    tape.scope = "rotary_emb"
+    freqs = tape.run(Prim("mul", (), (tape.fresh(half, FP32, False, "angles"),), (), (), ()))
+    ones = tape.run(Prim("ones_like", (), (tape.fresh(half, FP32, False, "lengths"),), (), (), ()))
+    turns = tape.run(Prim("polar", (ones, freqs), (tape.fresh(half, COMPLEX64, False, "turns"),), (), (), ()))
+    frame.names[TURNS] = aten.scale(tape, turns, "turns scaled")
+    tape.end([freqs, turns])
 
 
 def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool, before: int = 0) -> None:

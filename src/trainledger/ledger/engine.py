@@ -162,6 +162,8 @@ class Backward:
                 self.events.append(what + 1)
             elif code is Code.DEAD:
                 self.events.append(-what - 1)
+            elif code is Code.CLEAR:
+                self._clear(what)
             elif code is Code.TURN:
                 new += self._turned(prim.ins[at], what)
             elif code is Code.LEFT:
@@ -181,6 +183,12 @@ class Backward:
             del self.held[storage]
             if storage not in self.named:
                 self.events.append(-storage - 1)
+
+    def _clear(self, saved: int) -> None:
+        """A function empties a tensor that it alone has saved."""
+        if saved not in self.named and self.held.get(saved) == 1:
+            del self.held[saved]
+            self.events.append(-saved - 1)
 
     def _turned(self, value: int, saved: int) -> list[tuple[int, int]]:
         """A kernel wrote an input's gradient over what autograd saved; where others hold that too, they share it."""

@@ -10,6 +10,8 @@ value_selecting_reduction_backward write into zeros in place.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, INT32, INT64, DType
 from trainledger.ledger import aten, nn
@@ -63,13 +65,26 @@ def _plain(t: Tape, kind: str, x: int, dims: Dims, dtype: DType) -> int:
     return t.run(Prim(kind, (x,), (t.fresh(dims, dtype, False, kind),), (), (), ()))
 
 
-def _taken(t: Tape, x: int, at: int, dims: Dims, name: str) -> int:
+class Order(NamedTuple):
+    """Tokens sorted by expert: their rows and weights, the experts in order, the places they came from, where each
+    expert's end, what else the code names; `slots`: dims of the choices."""
+
+    slots: Dims
+    rows: int
+    weights: int
+    order: int
+    place: int
+    ends: int
+    named: tuple[int, ...]
+
+
+def taken(t: Tape, x: int, at: int, dims: Dims, name: str) -> int:
     """Rows of x by index: saves the index; backward adds the rows into zeros of x's size."""
     out = t.fresh(dims, t.dtype[x], t.grad[x], name)
     return t.run(Prim("index", (x, at), (out,), (at,) if t.grad[x] else (), aten.GRAD0, ()))
 
 
-def _grouped(t: Tape, x: int, weight: int, ends: int, dims: Dims) -> int:
+def grouped(t: Tape, x: int, weight: int, ends: int, dims: Dims) -> int:
     """Each expert's rows times its matrix; the rows are cast to the weight's dtype, autocast does not know the call."""
     x = aten.to(t, x, t.dtype[weight])
     grad = t.grad[x] or t.grad[weight]
@@ -78,32 +93,41 @@ def _grouped(t: Tape, x: int, weight: int, ends: int, dims: Dims) -> int:
     return t.run(Prim("grouped_mm", (x, weight, ends), (out,), saves, (Step(Code.GRAD, 1), Step(Code.GRAD, 0)), ()))
 
 
-def experts(t: Tape, spec: p.Experts, ins: list[int], gate_up: int, down: int) -> int:
-    """The sum over each token's experts, weighed by their scores, in the hidden state's dtype."""
-    x, scores, chosen = ins
-    slots = t.dims[chosen]
-    hidden, wide = t.dims[x][-1], t.dims[gate_up][1]
-    count = t.dims[gate_up][:1]
+def sorted_tokens(t: Tape, x: int, scores: int, chosen: int, count: Dims) -> Order:
+    """Tokens, once for every expert they take, sorted by expert."""
+    slots, hidden = t.dims[chosen], t.dims[x][-1]
     order, place = t.fresh(slots, INT64, False, "experts in order"), t.fresh(slots, INT64, False, "places in order")
     t.run(Prim("sort", (chosen,), (order, place), (), (), ()))
-    rows = _taken(t, x, _plain(t, "token of each place", place, slots, INT64), (*slots, hidden), "tokens by expert")
-    weights = _taken(t, aten.view(t, scores), place, slots, "scores by expert")
+    rows = taken(t, x, _plain(t, "token of each place", place, slots, INT64), (*slots, hidden), "tokens by expert")
+    weights = taken(t, aten.view(t, scores), place, slots, "scores by expert")
     narrow = _plain(t, "experts as int32", order, slots, INT32)
     tokens = _plain(t, "tokens per expert", narrow, count, INT32)
     ends = _plain(t, "ends of experts", tokens, count, INT32)
-    both = _grouped(t, rows, gate_up, ends, (*slots, wide))
-    inner = (*slots, t.dims[down][-1])
+    return Order(slots, rows, weights, order, place, ends, (narrow, tokens))
+
+
+def experts(t: Tape, spec: p.Experts, ins: list[int], gate_up: int, down: int) -> int:
+    """The sum over each token's experts, weighed by their scores, in the hidden state's dtype."""
+    x, scores, chosen = ins
+    o = sorted_tokens(t, x, scores, chosen, t.dims[gate_up][:1])
+    both = grouped(t, o.rows, gate_up, o.ends, (*o.slots, t.dims[gate_up][1]))
+    inner = (*o.slots, t.dims[down][-1])
     gate, up = aten.chunk(t, both, (inner, inner))
     product = aten.mul(t, activation(t, spec.act, gate), up, "gated")
     t.end([both, gate, up])
-    out = _grouped(t, product, down, ends, (*slots, hidden))
+    out = grouped(t, product, down, o.ends, (*o.slots, t.dims[x][-1]))
     t.end([product])
-    weighed = aten.mul(t, out, aten.view(t, weights, (*slots, Axis(Dim.ONE, 1))), "weighed")
-    back = _inverse(t, place, slots)
-    restored = _taken(t, weighed, back, (*slots, hidden), "in token order")
+    return in_token_order(t, o, out, x)
+
+
+def in_token_order(t: Tape, o: Order, out: int, x: int) -> int:
+    """Experts' results weighed, in the order of tokens again, and summed over each token's."""
+    weighed = aten.mul(t, out, aten.view(t, o.weights, (*o.slots, Axis(Dim.ONE, 1))), "weighed")
+    back = _inverse(t, o.place, o.slots)
+    restored = taken(t, weighed, back, (*o.slots, t.dims[x][-1]), "in token order")
     total = _summed(t, restored, t.dims[x])
     result = aten.to(t, total, t.dtype[x])
-    t.end([order, place, narrow, tokens, ends, rows, weights, out, back, restored, total])
+    t.end([o.order, o.place, *o.named, o.ends, o.rows, o.weights, out, back, restored, total])
     return result
 
 

@@ -76,6 +76,7 @@ class Frame:
                 deprioritised=s.fallback_kernels,
                 transformers=s.transformers,
                 family=self.software.family,
+                value=spec.value,
             )
         )
 

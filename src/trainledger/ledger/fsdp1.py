@@ -15,7 +15,6 @@ from trainledger.base.dims import Dims, elements
 from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import FSDP1
 from trainledger.ledger.blocks import Arrived, Walked
-from trainledger.ledger.book import Book
 from trainledger.ledger.fsdp1_lines import FlatLines
 from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
 from trainledger.lines.shards import rows_of
@@ -124,9 +123,9 @@ class Stay:
 class Fsdp1(UnitHooks):
     """One micro-batch. `sync`: gradients are reduced in it; `anew`: the reduced ones of the step before go first."""
 
-    def __init__(self, book: Book, units: Units, how: Flat, stay: Stay, flags: tuple[bool, bool]) -> None:
+    def __init__(self, units: Units, lines: FlatLines, stay: Stay, flags: tuple[bool, bool]) -> None:
         super().__init__(units)
-        self.lines, self.how, self.stay = FlatLines(book, how), how, stay
+        self.lines, self.how, self.stay = lines, lines.how, stay
         self.sync, self.anew = flags
         self.held: list[int] = []
 

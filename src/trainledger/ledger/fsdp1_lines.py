@@ -8,7 +8,7 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import FSDP1, HOOK
 from trainledger.ledger.book import Book, Made
-from trainledger.ledger.units import Member, Unit
+from trainledger.ledger.units import ByUnit, Member, Unit
 from trainledger.lines.line import Account
 
 if TYPE_CHECKING:
@@ -20,42 +20,43 @@ class FlatLines:
 
     def __init__(self, book: Book, how: Flat) -> None:
         self.book, self.how = book, how
+        self.part, self.size = ByUnit(how.part), ByUnit(how.size)
 
     def cast(self, unit: Unit) -> int:
         """The shard in the dtype in which it is gathered."""
         name = f"cast of the shard of {unit.name}"
-        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.read(unit), FSDP1.streams.cast))
+        return self._line(Account.GATHERED, name, self.part(unit), (self.how.read(unit), FSDP1.streams.cast))
 
     def brought(self, unit: Unit) -> int:
         """The shard copied from the host."""
         name = f"shard of {unit.name}, from the host"
-        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.kept(unit), FSDP1.streams.cast))
+        return self._line(Account.GATHERED, name, self.part(unit), (self.how.kept(unit), FSDP1.streams.cast))
 
     def whole(self, unit: Unit) -> int:
         """The gathered flat parameter."""
         name = f"gathered weights of {unit.name}"
-        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.read(unit), FSDP1.streams.gather))
+        return self._line(Account.GATHERED, name, self.size(unit), (self.how.read(unit), FSDP1.streams.gather))
 
     def joined(self, unit: Unit) -> int:
         """All gradients of a unit in one tensor."""
         name = f"gradients of {unit.name}, joined"
-        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.read(unit), 0))
+        return self._line(Account.REDUCTION, name, self.size(unit), (self.how.read(unit), 0))
 
     def to_reduce(self, unit: Unit) -> int:
         """The joined gradients in the dtype of reductions."""
         name = f"gradients of {unit.name} to reduce"
-        return self._line(Account.REDUCTION, name, self.how.size(unit), (self.how.sums(unit), FSDP1.streams.reduce))
+        return self._line(Account.REDUCTION, name, self.size(unit), (self.how.sums(unit), FSDP1.streams.reduce))
 
     def reduced(self, unit: Unit) -> int:
         """The reduction's output, before it is cast to the shards' dtype."""
         name = f"reduced gradients of {unit.name}"
-        return self._line(Account.REDUCTION, name, self.how.part(unit), (self.how.sums(unit), FSDP1.streams.reduce))
+        return self._line(Account.REDUCTION, name, self.part(unit), (self.how.sums(unit), FSDP1.streams.reduce))
 
     def gradient(self, unit: Unit) -> int:
         """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
         name = f"gradients of {unit.name}, this rank's part"
         return self._line(
-            Account.GRADIENTS, name, self.how.part(unit), (self.how.kept(unit), FSDP1.streams.reduce), self.how.ranks
+            Account.GRADIENTS, name, self.part(unit), (self.how.kept(unit), FSDP1.streams.reduce), self.how.ranks
         )
 
     def unflat(self, unit: Unit, member: Member) -> int:
@@ -73,17 +74,17 @@ class FlatLines:
     def flat(self, unit: Unit) -> int:
         """The whole flat parameter, before this rank's part is taken."""
         name = f"flat parameter of {unit.name}, whole"
-        return self._line(Account.GATHERED, name, self.how.size(unit), (self.how.kept(unit), 0))
+        return self._line(Account.GATHERED, name, self.size(unit), (self.how.kept(unit), 0))
 
     def shard(self, unit: Unit) -> int:
         """What a rank stores of a flat parameter."""
         name = f"flat parameter of {unit.name}"
-        return self._line(Account.WEIGHTS, name, self.how.part(unit), (self.how.kept(unit), 0), self.how.ranks)
+        return self._line(Account.WEIGHTS, name, self.part(unit), (self.how.kept(unit), 0), self.how.ranks)
 
     def sent(self, unit: Unit) -> int:
         """What a rank stores of a flat parameter, before it is taken to the host."""
         name = f"flat parameter of {unit.name}, on its way to the host"
-        return self._line(Account.GATHERED, name, self.how.part(unit), (self.how.kept(unit), 0))
+        return self._line(Account.GATHERED, name, self.part(unit), (self.how.kept(unit), 0))
 
     def _line(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
         dtype, stream = made

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from trainledger.ledger.blocks import Arrived, Walked
-from trainledger.ledger.book import Book
-from trainledger.ledger.fsdp1 import Flat, Fsdp1, Stay
+from trainledger.ledger.fsdp1 import Fsdp1, Stay
+from trainledger.ledger.fsdp1_lines import FlatLines
 from trainledger.ledger.units import ROOT_KEY, Key, Units
 from trainledger.ledger.visits import Call
 from trainledger.ledger.woven import Woven
@@ -69,8 +69,8 @@ class Order:
 class Fsdp1Modules(Fsdp1):
     """One micro-batch."""
 
-    def __init__(self, book: Book, units: Units, how: Flat, stay: Stay, flags: tuple[bool, bool]) -> None:
-        super().__init__(book, units, how, stay, flags)
+    def __init__(self, units: Units, lines: FlatLines, stay: Stay, flags: tuple[bool, bool]) -> None:
+        super().__init__(units, lines, stay, flags)
         self.order = Order(units)
         self.nested = sorted(units.spots, key=lambda key: units.spots[key].order)
         self.around = {key: frozenset(one.weight for one in units.own[key[0]][key[1]].members) for key in units.around}

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.blocks import Walked
-from trainledger.ledger.book import Book
 from trainledger.ledger.fsdp2_lines import UnitLines
 from trainledger.ledger.units import ROOT_KEY, Key, Unit, UnitHooks, Units
 from trainledger.lines.stream import Events
@@ -55,9 +54,9 @@ class Kept:
 class Fsdp2(UnitHooks):
     """One micro-batch. `fresh`: no reduced gradient is there yet; `sync`: gradients are reduced in it."""
 
-    def __init__(self, book: Book, units: Units, how: How, kept: Kept, flags: tuple[bool, bool]) -> None:
+    def __init__(self, units: Units, lines: UnitLines, kept: Kept, flags: tuple[bool, bool]) -> None:
         super().__init__(units)
-        self.lines, self.how, self.kept = UnitLines(book, how), how, kept
+        self.lines, self.how, self.kept = lines, lines.how, kept
         self.fresh, self.sync = flags
         self.pending: set[Key] = set()
         self.held: int | None = None  # the output of the gather that was copied out last in forward

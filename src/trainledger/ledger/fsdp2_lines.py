@@ -8,7 +8,7 @@ from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import FSDP2
 from trainledger.ledger.book import Book, Made
-from trainledger.ledger.units import Member, Unit
+from trainledger.ledger.units import ByUnit, Member, Unit
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of, with_rows
 from trainledger.model.program import Weight
@@ -22,19 +22,22 @@ class UnitLines:
 
     def __init__(self, book: Book, how: How) -> None:
         self.book, self.how = book, how
-        self._gathers: dict[int, tuple[Unit, int]] = {}  # by the identity of a unit, which equal layers share
-        self._copied: dict[int, tuple[Unit, list[int]]] = {}
+        self._parts: dict[Weight, int] = {}
+        self.size, self.cast = ByUnit(self._size), ByUnit(self._cast)
+        self.gather, self.copies = ByUnit(self._gather), ByUnit(self._copies)
 
     def part(self, weight: Weight) -> int:
         """Elements of this rank's padded rows of a weight."""
-        dims = weight.flat
-        return elements(with_rows(dims, rows_of(dims[0].size, self.how.ranks)))
+        if weight not in self._parts:
+            dims = weight.flat
+            self._parts[weight] = elements(with_rows(dims, rows_of(dims[0].size, self.how.ranks)))
+        return self._parts[weight]
 
-    def size(self, unit: Unit) -> int:
+    def _size(self, unit: Unit) -> int:
         """Elements of this rank's part of a unit."""
         return sum(self.part(member.weight) for member in unit.members)
 
-    def cast(self, unit: Unit) -> int:
+    def _cast(self, unit: Unit) -> int:
         """The shards in the dtype in which they are gathered."""
         name = f"cast of the shards of {unit.name}"
         return self._flat(Account.GATHERED, name, self.size(unit), (self.how.compute, FSDP2.streams.gather))
@@ -51,21 +54,14 @@ class UnitLines:
         made = (self.how.compute, FSDP2.streams.gather)
         return self._flat(Account.GATHERED, name, self.part(member.weight), made)
 
-    def gather(self, unit: Unit) -> int:
+    def _gather(self, unit: Unit) -> int:
         """What all ranks' shards are gathered in."""
-        known = self._gathers.get(id(unit))
-        if known is None:
-            name, size = f"gathered weights of {unit.name}", self.size(unit) * self.how.ranks
-            line = self._flat(Account.GATHERED, name, size, (self.how.compute, FSDP2.streams.gather))
-            known = self._gathers[id(unit)] = (unit, line)
-        return known[1]
+        name, size = f"gathered weights of {unit.name}", self.size(unit) * self.how.ranks
+        return self._flat(Account.GATHERED, name, size, (self.how.compute, FSDP2.streams.gather))
 
-    def copies(self, unit: Unit) -> list[int]:
+    def _copies(self, unit: Unit) -> list[int]:
         """Every weight in whole, padded, copied out of the gather."""
-        known = self._copied.get(id(unit))
-        if known is None:
-            known = self._copied[id(unit)] = (unit, [self._copy(member) for member in unit.members])
-        return known[1]
+        return [self._copy(member) for member in unit.members]
 
     def _copy(self, member: Member) -> int:
         dims, ranks = member.weight.flat, self.how.ranks

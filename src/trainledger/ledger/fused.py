@@ -45,28 +45,34 @@ def widened(t: Tape, x: int, heads: int) -> int:
 
 def fused(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None, site: Site) -> int:
     """The kernel's result, [batch, sequence, heads, head dim], token by token."""
+    narrow = t.dims[qkv[2]][-1].size
+    cropped = site.kernel is Kernel.PACKAGE and narrow != t.dims[qkv[0]][-1].size
+    if cropped:
+        qkv = (*qkv[:2], _padded(t, qkv[2], Code.GRAD, t.dims[qkv[0]][-1].size))
     v, k, q = (lowered(t, x) for x in reversed(qkv))
     if site.kernel is Kernel.EFFICIENT:
         k, v = widened(t, k, spec.heads), widened(t, v, spec.heads)
-    width, arguments = t.dims[q][-1].size, (q, k, v)
+    width, arguments = t.dims[q][-1].size, (*qkv, q, k, v) if cropped else (q, k, v)
     padded = site.kernel in (Kernel.FLASH, Kernel.PACKAGE) and bool(width % FLASH.pad)
     if padded:
         # flash-attn pads inside its own autograd function, and returns views of padded gradients
         code = Code.GRAD if site.kernel is Kernel.FLASH else Code.PASS
-        q, k, v = (_padded(t, x, code) for x in (q, k, v))
+        q, k, v = (_padded(t, x, code, up(width, FLASH.pad)) for x in (q, k, v))
     bias = None if mask is None else _bias(t, mask, t.dtype[q], site)
     out = _call(t, (q, k, v), bias, site)
     if padded:
         out = part(t, out, (*t.dims[out][:-1], Axis(Dim.HEAD_DIM, width)))
+    if cropped:
+        out = part(t, out, (*t.dims[out][:-1], Axis(Dim.HEAD_DIM, narrow)))
     t.end([*arguments, q, k, v, *([] if bias is None else [bias])])
     # its result has the queries' layout, except that the memory-efficient kernel writes token by token
     laid = spec.head_first and site.kernel is not Kernel.EFFICIENT
-    return copy(t, out) if laid or padded else out
+    return copy(t, out) if laid or padded or cropped else out
 
 
-def _padded(t: Tape, x: int, code: Code) -> int:
-    """A copy whose head dim is the next multiple the kernel takes; backward copies or views what is not padding."""
-    dims = (*t.dims[x][:-1], Axis(Dim.HEAD_DIM, up(t.dims[x][-1].size, FLASH.pad)))
+def _padded(t: Tape, x: int, code: Code, width: int) -> int:
+    """A copy with this head dim; backward copies or views what is not padding."""
+    dims = (*t.dims[x][:-1], Axis(Dim.HEAD_DIM, width))
     out = t.fresh(dims, t.dtype[x], t.grad[x], "padded")
     return t.run(Prim("pad", (x,), (out,), (), (Step(code, 0),), ()))
 
@@ -98,7 +104,7 @@ def _call(t: Tape, qkv: tuple[int, int, int], bias: int | None, site: Site) -> i
     q, k, v = qkv
     dims = t.dims[q]
     grad = t.grad[q] or t.grad[k] or t.grad[v]
-    out = t.fresh(dims, t.dtype[q], grad, "output")
+    out = t.fresh((*dims[:-1], t.dims[v][-1]), t.dtype[q], grad, "output")
     rows = up(dims[1].size, EFFICIENT.statistics) if site.kernel is Kernel.EFFICIENT else 0
     lse = t.fresh(rows_of(dims, rows), FP32, False, "logsumexp")
     state = RANDOM.get(site.kernel)
@@ -107,15 +113,16 @@ def _call(t: Tape, qkv: tuple[int, int, int], bias: int | None, site: Site) -> i
     outs = (*random, out, lse) if state and state.first else (out, lse, *random)
     masks = () if bias is None else (bias,)
     saves = (q, k, v, *masks, out, lse, *random) if grad else ()
-    work = _forward_work(t, dims, site) if t.dtype[q] != FP32 else ()
+    work = _forward_work(t, (q, v), site) if t.dtype[q] != FP32 else ()
     t.run(Prim("sdpa", (q, k, v, *masks), outs, saves, _backward(t, qkv, site), work))
     return out
 
 
-def _forward_work(t: Tape, dims: Dims, site: Site) -> tuple[int, ...]:
-    if site.kernel is not Kernel.EFFICIENT or dims[-1].size <= EFFICIENT.accumulates:
+def _forward_work(t: Tape, both: tuple[int, int], site: Site) -> tuple[int, ...]:
+    queries, values = (t.dims[x] for x in both)
+    if site.kernel is not Kernel.EFFICIENT or max(queries[-1].size, values[-1].size) <= EFFICIENT.accumulates:
         return ()
-    return (temporary(t, dims, FP32, "kernel: output sums"),)
+    return (temporary(t, (*queries[:-1], values[-1]), FP32, "kernel: output sums"),)
 
 
 def _backward(t: Tape, qkv: tuple[int, int, int], site: Site) -> tuple[Step, ...]:
@@ -124,7 +131,7 @@ def _backward(t: Tape, qkv: tuple[int, int, int], site: Site) -> tuple[Step, ...
     dims = t.dims[q]
     grads = tuple(Step(Code.GRAD, at) for at in range(len(qkv)))
     if site.kernel is Kernel.EFFICIENT:
-        return (*grads, *_efficient_work(t, q, t.dims[qkv[1]][1].size, site))
+        return (*grads, *_efficient_work(t, qkv, site))
     if site.kernel is Kernel.FLEX:
         names = [temporary(t, rows_of(dims), FP32, "kernel: delta")]
     elif site.kernel is Kernel.CUDNN:
@@ -156,17 +163,18 @@ def _flash_work(t: Tape, qkv: tuple[int, int, int], site: Site) -> list[int]:
     return names
 
 
-def _efficient_work(t: Tape, q: int, keys: int, site: Site) -> tuple[Step, ...]:
+def _efficient_work(t: Tape, qkv: tuple[int, int, int], site: Site) -> tuple[Step, ...]:
     """Delta of every row and the workspace. In fp32 delta is summed from a product of output and gradient."""
-    dims = t.dims[q]
+    q, k, v = qkv
+    dims, keys, value = t.dims[q], t.dims[k][1].size, t.dims[v][-1]
     delta = temporary(t, rows_of(dims), FP32, "kernel: delta")
     batch, sequence, heads, head = (axis.size for axis in dims)
-    shape = Shape(batch, heads, heads, sequence, keys, head, t.dtype[q])
+    shape = Shape(batch, heads, heads, sequence, keys, head, t.dtype[q], value.size)
     size = Axis(Dim.ELEMENTS, efficient_workspace(shape, site.architecture))
     space = temporary(t, (size,), UINT8, "kernel: workspace")
     made: tuple[Step, ...] = (Step(Code.BORN, 0, delta),)
     if t.dtype[q] == FP32:
-        product = temporary(t, dims, FP32, "kernel: output times gradient")
+        product = temporary(t, (*dims[:-1], value), FP32, "kernel: output times gradient")
         sums = temporary(t, rows_of(dims), FP32, "kernel: delta by token")
         made = (
             Step(Code.BORN, 0, product), Step(Code.BORN, 0, sums), *made, Step(Code.DEAD, 0, product),

@@ -14,7 +14,7 @@ from trainledger.ledger.book import ACCUMULATE, MODELS, Made
 from trainledger.ledger.fsdp2 import Fsdp2, How, Kept
 from trainledger.ledger.fsdp2_lines import UnitLines
 from trainledger.ledger.host import Lines
-from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.leaves import Leaves, keeps_own
 from trainledger.ledger.loading import loaded
 from trainledger.ledger.micro import walk
 from trainledger.ledger.offload import host_lines
@@ -184,9 +184,8 @@ class Layout:
     def gradients(self) -> Copies:
         """Gradients that stay until they are set to none."""
         book, lines = self.job.book, Copies()
-        for one in self.parameters:  # a module trained whole beside an adapter has its own dtype
-            own = one.weight.tuned and one.weight.dtype is None
-            dtype = one.dtype if own else self.job.run.gradients
+        for one in self.parameters:
+            dtype = one.dtype if keeps_own(one.weight) else self.job.run.gradients
             lines.append((book.tensor(Account.GRADIENTS, one.name, one.weight.dims, dtype, ACCUMULATE), one.count))
         return lines
 
@@ -213,6 +212,7 @@ class Sharded(Layout):
 
     def __init__(self, job: Job, schedule: Schedule, units: Units, how: How, updates: Updates) -> None:
         self.units, self.how, self.updates = units, how, updates
+        self.lines = UnitLines(job.book, how)
         sizes = {weight.flat[0].size for _, weight, _ in weights_of(job.model) if job.trained(weight)}
         self.classes = classes(sizes, how.ranks)
         super().__init__(job, schedule, Stored(how.stored, how.stored))
@@ -269,27 +269,29 @@ class Sharded(Layout):
         """One tensor of each unit's reduced gradients."""
         if self.how.offload:
             return []
-        lines = UnitLines(self.job.book, self.how)
         counts: Counter[int] = Counter()
         for unit in self.units.every():
-            size = sum(lines.part(one.weight) for one in unit.members if self.job.trained(one.weight))
+            size = sum(self.lines.part(one.weight) for one in unit.members if self.job.trained(one.weight))
             if size:
-                counts[lines.gradient(unit, size)] += 1
+                counts[self.lines.gradient(unit, size)] += 1
         return list(counts.items())
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""
         own = self.how.reduce == self.how.compute  # gradients that wait are autograd's own
         walked = {True: walk(self.job, leaves)}
+        made: dict[tuple[tuple[bool, bool], ...], tuple[Micro, ...]] = {}
 
         def step(later: bool) -> tuple[Micro, ...]:
-            kept, found = Kept(), []
-            for fresh, sync in self.schedule.flags(later):
+            flags, kept, found = tuple(self.schedule.flags(later)), Kept(), []
+            if flags in made:  # nothing stays from step to step
+                return made[flags]
+            for fresh, sync in flags:
                 first = not (own and any(kept.waiting.values()))
                 if first not in walked:
                     walked[first] = walk(self.job, replace(leaves, fresh=first))
-                hooks = Fsdp2(self.job.book, self.units, self.how, kept, (fresh, sync))
-                found.append(arranged(*walked[first], hooks))
-            return tuple(found)
+                found.append(arranged(*walked[first], Fsdp2(self.units, self.lines, kept, (fresh, sync))))
+            made[flags] = tuple(found)
+            return made[flags]
 
         return step

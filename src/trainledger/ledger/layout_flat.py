@@ -38,7 +38,7 @@ class FlatSharded(Layout):
 
     def __init__(self, job: Job, schedule: Schedule, units: Units, how: Flat, updates: Updates) -> None:
         self.units, self.how, self.updates = units, how, updates
-        self.stay = Stay()
+        self.stay, self.lines = Stay(), FlatLines(job.book, how)
         super().__init__(job, schedule, Stored(how.stored, how.stored))
         self.stepped = self.parameters
         if how.offload:  # the optimizer steps on the host
@@ -109,7 +109,7 @@ class FlatSharded(Layout):
 
     def weights(self) -> Copies:
         """The flat parameters' parts, and buffers."""
-        lines = FlatLines(self.job.book, self.how)
+        lines = self.lines
         shards = [] if self.how.offload else [(lines.shard(unit), count) for unit, count in self._counts().items()]
         return shards + self._whole() + self._beside() + buffers_of(self.job)
 
@@ -136,7 +136,7 @@ class FlatSharded(Layout):
 
         What was flattened is let go last: the flat parameter's own list names it.
         """
-        lines, runs = FlatLines(self.job.book, self.how), Runs()
+        lines, runs = self.lines, Runs()
         for unit, group in groupby(self.units.every()):
             apart = [lines.unflat(unit, member) for member in unit.members]
             flat, away = lines.flat(unit), self.how.offload
@@ -155,8 +155,9 @@ class FlatSharded(Layout):
         ]
         if self.how.named or self.how.offload:
             return whole
-        lines = FlatLines(self.job.book, self.how)
-        return whole + [(lines.gradient(unit), count) for unit, count in self._counts().items() if self._trains(unit)]
+        return whole + [
+            (self.lines.gradient(unit), count) for unit, count in self._counts().items() if self._trains(unit)
+        ]
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""
@@ -175,7 +176,7 @@ class FlatSharded(Layout):
                 if (fresh, short) not in walked:
                     walked[fresh, short] = walk(job.short if short else job, replace(leaves, fresh=fresh))
                 kind = Fsdp1Modules if self.units.spots else Fsdp1
-                hooks = kind(self.job.book, self.units, self.how, self.stay, flags)
+                hooks = kind(self.units, self.lines, self.stay, flags)
                 found.append(arranged(*walked[fresh, short], hooks))
             return tuple(found)
 

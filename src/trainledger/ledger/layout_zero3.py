@@ -24,7 +24,8 @@ from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.ledger.zero import Zero
 from trainledger.ledger.zero3 import REDUCTION, Zero3, modules_of
 from trainledger.ledger.zero3_codes import Coded, Codes
-from trainledger.ledger.zero3_fetch import Coordinator, Fetching, Gathered
+from trainledger.ledger.zero3_fetch import Coordinator
+from trainledger.ledger.zero3_gathered import Fetching, Gathered
 from trainledger.ledger.zero3_split import on_device, staying
 from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import rows_of
@@ -211,14 +212,18 @@ class ZeroParts(DeepSpeed):
         """The micro-batches of a step: the run's first is traced, a step's first finds nothing left of others."""
         pieces, named = walk(self.job, leaves)
         modules = modules_of(self.job.model, self.slots, pieces.closing)
+        steady: dict[tuple[object, ...], Micro] = {}  # those that leave the coordinator as they found it
 
-        def step(later: bool) -> tuple[Micro, ...]:
-            return tuple(
-                arranged(pieces, named, Zero3(self.job.book, self.how, modules, self.order))
-                for _ in range(min(self.schedule.count, KINDS))
-            )
+        def of() -> Micro:
+            before = self.order.state
+            if before in steady:
+                return steady[before]
+            made = arranged(pieces, named, Zero3(self.job.book, self.how, modules, self.order))
+            if self.order.state == before:
+                steady[before] = made
+            return made
 
-        return step
+        return lambda later: tuple(of() for _ in range(min(self.schedule.count, KINDS)))
 
     # ---- one step of the optimizer
 
@@ -231,8 +236,8 @@ class ZeroParts(DeepSpeed):
             moments.append(("clip", self.norms([self.part(slot) for slot in self.trained])))
         if self.here:
             moments.append((OPTIMIZER, [run for at in self.here for run in self._update(at, self.subs[at], first)]))
-        persistent = self.parts.fetching.persistent
-        again = [e for one in self.slots if one in persistent for e in self.order.gathered.plainly((one,))]
+        staying = (slot for slot in self.slots if self.parts.fetching.stays(slot))
+        again = [event for slot in staying for event in self.order.gathered.plainly((slot,))]
         return [*moments, (OPTIMIZER, [(tuple(again), 1)])]
 
     def _infinities(self) -> Runs:

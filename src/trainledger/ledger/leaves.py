@@ -13,6 +13,12 @@ from trainledger.ledger.engine import Arrival, Backward, LeafRule
 from trainledger.model.program import Weight
 
 
+def keeps_own(weight: Weight) -> bool:
+    """Whether a weight's gradient keeps the dtype in which it arrives: of a module trained whole beside an adapter, and
+    of a weight with a dtype of its own (a router in fp32)."""
+    return weight.tuned is (weight.dtype is None)
+
+
 @dataclass(frozen=True, slots=True)
 class Leaves:
     """The rule of gradients. `fresh`: there is none yet, the new one is kept; otherwise it is added and dies.
@@ -72,7 +78,7 @@ class Leaves:
             ]
             return [*(one + 1 for one in made), *(-one - 1 for one in made), -storage - 1]
         own = back.tape.storages[storage].dtype
-        dtype = own if weight.tuned and weight.dtype is None else self.dtype
+        dtype = own if keeps_own(weight) else self.dtype
         if own == dtype and storage not in back.given:
             back.owned[storage] = weight
             return []

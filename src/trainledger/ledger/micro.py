@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -32,8 +33,7 @@ from trainledger.model.prompts import virtual_tokens
 LOSS, LOGITS = "loss", "logits"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """What makes two layers equal: their block, whether the model's own name holds the input (the first layer's),
     whether the input needs a gradient, its dtype, and how the layer is recomputed."""
 
@@ -72,8 +72,17 @@ class Layer(NamedTuple):
     passed: tuple[int, ...] = ()
 
 
-def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Layer:
-    """A layer, walked."""
+class Written(NamedTuple):
+    """A layer on its tape, which the first and the others share: its frame, its piece, and lines of the keys and values
+    that are kept of it."""
+
+    frame: Frame
+    piece: Piece
+    cached: Mapping[int, int]
+
+
+def _written(job: Job, kind: Kind, opening: Opening) -> Written:
+    """A layer on its tape."""
     if kind.recompute == "reentrant" and not kind.grad and job.run.software.framework == LOW_LEVEL.framework:
         job = replace(job, trained=lambda weight: False)  # no input asks the checkpoint's function for a gradient
     frame, pro, block = job.frame(), opening.frame, job.model.blocks[kind.block]
@@ -95,15 +104,26 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves) -> Layer:
     prefix = f"{block.name}.*."
     cached = kept(job, frame, prefix)
     known |= given.known | {tape.store[value]: line for value, line in cached.items()}
-    leaf = source if kind.first and opening.is_leaf else EXTERNAL
-    piece = Piece(tape, source, target, prefix, known, arriving, leaving, outside, leaf, frame.calls, given.passed)
+    return Written(
+        frame,
+        Piece(tape, source, target, prefix, known, arriving, leaving, outside, EXTERNAL, frame.calls, given.passed),
+        cached,
+    )
+
+
+def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Written) -> Layer:
+    """A layer, walked."""
+    frame, piece, cached = written
+    tape, source, target = frame.tape, piece.source, piece.target
+    if kind.first and opening.is_leaf:
+        piece = replace(piece, leaf=source)
     walker = Walker(job.book, piece, leaves.first)
     keep = frozenset({source}) if kind.first else frozenset()
     if kind.recompute in ("none", "selective"):
         regions = regions_of(tape, frame.marks, job.run.modules) if kind.recompute == "selective" else ()
         walked = walker.plain(keep | frozenset(cached), regions)
         loose = tuple(line for value, line in cached.items() if tape.store[value] not in walked.held)
-        return Layer(walked, tape.dtype[target], (), loose, tuple(walker.passed[value] for value in given.passed))
+        return Layer(walked, tape.dtype[target], (), loose, tuple(walker.passed[value] for value in piece.passed))
     returned = frame.keys if tape.grad[target] and keeps_cache(job.run, job.model.family) else ()
     cache = tuple(_returned(job, piece, value) for value in returned)
     walker = Walker(job.book, piece, leaves.first)  # which knows their lines now
@@ -134,13 +154,16 @@ def _returned(job: Job, piece: Piece, keys: int) -> Output:
 def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[Layer]:
     """Every layer in order. The first layer's input has a second name in the model."""
     order = sorted((index, number) for number, block in enumerate(job.model.blocks) for index in block.layers)
-    walked: dict[Kind, Layer] = {}
+    written, walked = dict[Kind, Written](), dict[Kind, Layer]()
     found: list[Layer] = []
     grad, dtype = opening.walked.trains, opening.frame.tape.dtype[opening.frame.names["h"]]
     for position, (_, number) in enumerate(order):
         kind = Kind(number, position == 0, grad, dtype, job.run.recompute_of(position))
         if kind not in walked:
-            walked[kind] = _block(job, kind, opening, leaves)
+            alike = kind._replace(first=False)
+            if alike not in written:
+                written[alike] = _written(job, alike, opening)
+            walked[kind] = _block(job, kind, opening, leaves, written[alike])
         found.append(walked[kind])
         grad, dtype = found[-1].walked.trains, found[-1].dtype
     return found
@@ -211,9 +234,8 @@ def _held(closing: Closing) -> Walked:
     gone = walked.backward.index(dies)
     events = (*walked.backward[:gone], *walked.backward[gone + 1 :])
     arrived = tuple(one._replace(at=one.at - (one.at > gone)) for one in walked.arrived)
-    back = tuple(one._replace(at=one.at - (one.at > gone)) for one in walked.visits.backward)
     ahead, product = walked.products
-    visits, made = walked.visits._replace(backward=back), (ahead, product - (product > gone))
+    visits, made = walked.visits.without(gone), (ahead, product - (product > gone))
     return replace(walked, backward=events, arrived=arrived, products=made, visits=visits)
 
 

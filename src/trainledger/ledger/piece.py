@@ -45,7 +45,7 @@ class PieceLines:
     """Which line each storage of a piece is, by the walk in which it is born. Two that live at once have lines of their
     own, so that an event says which of them dies."""
 
-    __slots__ = ("accounts", "alive", "book", "known", "piece", "savers", "work")
+    __slots__ = ("accounts", "again", "alive", "book", "known", "piece", "savers", "work")
 
     def __init__(self, book: Book, piece: Piece) -> None:
         self.book, self.piece = book, piece
@@ -54,6 +54,7 @@ class PieceLines:
         self.accounts: dict[int, Account] = {}
         self.savers: dict[int, list[str]] | None = None
         self.alive: set[int] = set()
+        self.again: set[int] = set()  # storages that are made once more after they died: another line's from then on
 
     def read(self, events: Iterable[int]) -> tuple[int, ...]:
         """A tape's events with storages replaced by lines."""
@@ -68,6 +69,9 @@ class PieceLines:
             else:
                 alive.discard(line)
                 found.append(-line - 1)
+                if storage in self.again:
+                    self.again.discard(storage)
+                    known.pop(storage, None)
         return tuple(found)
 
     def of(self, storage: int) -> int:

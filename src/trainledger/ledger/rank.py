@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainledger.base.dims import elements
 from trainledger.base.units import MIB
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.kernels import CUBLAS
+from trainledger.facts.megatron import FRAMEWORKS
+from trainledger.facts.meshes import PP
 from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
@@ -17,15 +19,20 @@ from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.facts.trainer import TRAINER_BATCH, WIDE_STATES
 from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
+from trainledger.ledger.megatron import fullest, job_of, rank_of, segments_of
 from trainledger.ledger.opening import Job, Trained
 from trainledger.ledger.rules_liger import untrained
-from trainledger.ledger.run import Run, deepspeed_of, run_of
+from trainledger.ledger.run import Run, run_of
 from trainledger.ledger.step import Extras, Updates, compose
 from trainledger.ledger.strategy import layout_of
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
 from trainledger.model.counts import fits
 from trainledger.model.program import Attention, Linear, Model, Weight
+from trainledger.plan.engines import deepspeed_of
+from trainledger.plan.mesh import coordinates, mesh_of, roles
+from trainledger.plan.runs import Ranks
+from trainledger.plan.runs import Run as Stretch
 from trainledger.plan.schema import Plan
 
 EAGER = "eager"
@@ -37,18 +44,21 @@ STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
 class Ledger:
     """One rank's lines and moments, in order; every moment's live lines add up to its bytes. `segments`: the births
     and deaths that both were folded from; `host`: lines in the host's memory, with their copies; `rank`: whose ledger
-    it is, where ranks differ; `equals`: runs of ranks (first, last) that hold the same, where these are known."""
+    it is, where ranks differ; `equals`: classes of ranks that hold the same, where these are known."""
 
     lines: tuple[Line, ...]
     moments: tuple[Moment, ...]
     segments: tuple[Segment, ...]
     host: tuple[tuple[Line, int], ...] = ()
     rank: int | None = None
-    equals: tuple[tuple[int, int], ...] = ()
+    equals: tuple[Ranks, ...] = ()
 
 
-def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = None) -> Ledger:
-    """The ledger of one rank of a resolved plan (None: of the fullest) on a device of this architecture."""
+def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = None, each: bool = False) -> Ledger:
+    """The ledger of one rank of a resolved plan (None: of the fullest) on a device of this architecture. `each`: every
+    action of a pipeline's schedule is a moment of its own."""
+    if plan.stack.framework in FRAMEWORKS:
+        return _megatron(plan, model, architecture, (rank, each))
     book = Book()
     run, wanted = run_of(plan, architecture), trained_of(plan, model)
     left = untrained(run.software, model) | unreached(plan, model, run, wanted)
@@ -58,7 +68,28 @@ def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = 
     layout = layout_of(plan, job, updates, extras.master, rank)
     segments = compose(job, layout, updates, extras)
     moments = fold(book.lines, segments)
-    return Ledger(tuple(book.lines), moments, tuple(segments), layout.host(), layout.rank, layout.equals)
+    equals = tuple((Stretch(first, last),) for first, last in layout.equals)
+    return Ledger(tuple(book.lines), moments, tuple(segments), layout.host(), layout.rank, equals)
+
+
+def _megatron(plan: Plan, model: Model, architecture: str, asked: tuple[int | None, bool]) -> Ledger:
+    """The ledger of one rank under Megatron-Core (None: of a rank of the fullest stage)."""
+    mesh, (rank, each) = mesh_of(plan), asked
+    stages = tuple(role.ranks for role in roles(mesh))
+    wanted = fullest(plan, model) if rank is None else (coordinates(mesh, rank)[PP],)
+    made = [_stage(plan, model, architecture, (stage, each)) for stage in wanted]
+    peaks = [max(moment.allocated for moment in one.moments) for one in made]
+    at = peaks.index(max(peaks))
+    if len(stages) == 1:
+        return made[at]
+    return replace(made[at], rank=stages[wanted[at]][0].first if rank is None else rank, equals=stages)
+
+
+def _stage(plan: Plan, model: Model, architecture: str, how: tuple[int, bool]) -> Ledger:
+    job, (stage, each) = job_of(plan, model, architecture), how
+    rank = rank_of(plan, model, job, stage)
+    segments = segments_of(rank, updates_of(plan), extras_of(plan, architecture).workspace, each)
+    return Ledger(tuple(job.book.lines), fold(job.book.lines, segments), tuple(segments))
 
 
 def unreached(plan: Plan, model: Model, run: Run, trained: Trained) -> frozenset[Weight]:

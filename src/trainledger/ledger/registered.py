@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from trainledger.facts.registration import is_early, rank_in
 from trainledger.model.program import Model, Weight
 
 
-class Slot(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot:
     """A parameter: the piece of the model that it belongs to (0 the embedding, then layers, then the head), the prefix
-    of its lines' names, and its weight."""
+    of its lines' names, its weight, and its elements. A parameter is equal to itself alone."""
 
     at: int
     prefix: str
     weight: Weight
+    size: int
 
     @property
     def name(self) -> str:
         """The name of the parameter's lines."""
         return self.prefix + self.weight.name
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        return self.weight.elements
 
 
 def slots_of(model: Model) -> tuple[Slot, ...]:
@@ -42,4 +39,4 @@ def slots_of(model: Model) -> tuple[Slot, ...]:
 
 def _ordered(model: Model, at: int, prefix: str, weights: Sequence[Weight]) -> Iterator[Slot]:
     for weight in sorted(weights, key=lambda one: rank_in(model.family, one.name)):
-        yield Slot(at, prefix, weight)
+        yield Slot(at, prefix, weight, weight.elements)

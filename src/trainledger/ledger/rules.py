@@ -15,63 +15,29 @@ from trainledger.ledger import (
     experts,
     experts_loop,
     fused_lora,
+    group_router,
+    latent,
     layers,
+    mega_moe,
     nn,
+    norms,
     prompts,
     rotary,
     rules_liger,
-    rules_litgpt,
+    rules_megatron,
+    rules_te,
+    sinks,
 )
 from trainledger.ledger.activations import activation
+from trainledger.ledger.edges import TURNS
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import Site
-from trainledger.ledger.tape import Tape
 from trainledger.ledger.visits import Call, call_of
 from trainledger.model import program as p
-from trainledger.model.program import NormKind, Op, Weight
+from trainledger.model.operations_megatron_moe import MoeSpec
+from trainledger.model.program import Op, Weight
 
 OWN = ("k", "v")  # what programs call an attention's keys and values
-
-
-def _norm(f: Frame, spec: p.Norm, x: int) -> int:
-    t, weight = f.tape, f.param(spec.weight)
-    if weight is not None and spec.kind in rules_liger.RMS_KINDS and rules_liger.replaces(f.software):
-        return rules_liger.rms_norm(t, f.software, spec, x, weight)
-    if spec.kind is NormKind.LAYER:
-        return nn.layer_norm(t, x, weight, f.param(spec.bias))
-    if spec.kind is NormKind.LAYER_MANUAL and weight is not None:
-        return _layer_by_hand(t, x, weight)
-    if weight is not None and spec.kind in rules_litgpt.NORMS:
-        return rules_litgpt.norm(t, spec.kind, x, weight)
-    high = aten.to(t, x, FP32)
-    var = aten.mean(t, aten.square(t, high))
-    inv = aten.rsqrt(t, aten.shift(t, var))
-    normal = aten.mul(t, high, inv, "normalised")
-    if spec.kind is NormKind.RMS and weight is not None:
-        out = aten.mul(t, weight, aten.to(t, normal, t.dtype[x]), "output")
-        t.end([var, normal])
-        return out
-    if spec.kind is NormKind.RMS_ONE_PLUS and weight is not None:
-        factor = aten.shift(t, aten.to(t, weight, FP32))
-        return aten.to(t, aten.mul(t, normal, factor), t.dtype[x])
-    if weight is None:
-        return aten.to(t, normal, t.dtype[x])
-    out = aten.to(t, aten.mul(t, weight, normal), t.dtype[x])
-    t.end([var, normal])
-    return out
-
-
-def _layer_by_hand(t: Tape, x: int, weight: int) -> int:
-    """CohereLayerNorm: mean and variance in fp32, times the weight in fp32, then the cast back."""
-    high = aten.to(t, x, FP32)
-    mean = aten.mean(t, high)
-    var = aten.mean(t, aten.square(t, aten.sub(t, high, mean)))
-    centred = aten.sub(t, high, mean)
-    normal = aten.mul(t, centred, aten.rsqrt(t, aten.shift(t, var)), "normalised")
-    t.end([high])
-    out = aten.to(t, aten.mul(t, aten.to(t, weight, FP32), normal), t.dtype[x])
-    t.end([mean, var])
-    return out
 
 
 def _rope(f: Frame, spec: p.Rope, q: int, k: int) -> list[int]:
@@ -95,7 +61,10 @@ def _table(f: Frame, name: str, rotary: int) -> int:
 def _attention(f: Frame, spec: p.Attention, q: int, k: int, v: int) -> int:
     choice, mask = f.choice(spec), f.names.get(spec.mask_name)
     if choice.kernel is Kernel.EAGER:
-        out, weights = attention.eager(f.tape, (q, k, v), spec, mask)
+        if isinstance(spec, p.SinkAttention):
+            out, weights = sinks.eager(f.tape, (q, k, v), spec, mask, f.need(spec.sinks))
+        else:
+            out, weights = attention.eager(f.tape, (q, k, v), spec, mask)
         f.names["attention weights"] = weights  # returned too, so the layer holds them until it ends
         return out
     call = attention.Call(mask, Site(choice.kernel, f.setting.torch, f.setting.architecture), choice.repeats)
@@ -139,7 +108,7 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
         case p.Linear():
             return [layers.linear(f, op.spec, ins[0], op.dims)]
         case p.Norm():
-            return [_norm(f, op.spec, ins[0])]
+            return [norms.norm(f, op.spec, ins[0])]
         case p.Rope():
             return _rope(f, op.spec, ins[0], ins[1])
         case p.Attention():
@@ -158,10 +127,50 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [layers.embedding(f, op.spec, ins[0], dims if op.spec.per_batch else (Axis(Dim.ONE, 1), *dims[1:]))]
         case p.Prompts():
             return layers.prompted(f, op.spec, ins[0])
+        case p.GroupRouter() | p.BestRouter() | p.ClampedExperts():
+            return _chosen(f, op.spec, ins)
+        case p.Pairs() | p.Concat() | p.FilledKeys():
+            return _latent(f, op.spec, ins, dims)
         case p.Router() | p.Experts() | p.Looped():
             return _routed(f, op.spec, ins)
+        case _ if rules_megatron.knows(op.spec) or isinstance(op.spec, MoeSpec):
+            return _megatron(f, op, ins)
         case _:
             return _shaped(f, op, ins[0])
+
+
+def _megatron(f: Frame, op: Op, ins: list[int]) -> list[int]:
+    """Megatron-Core's operations, by its own layers or by Transformer Engine's."""
+    if isinstance(op.spec, MoeSpec):
+        return mega_moe.apply(f, op.spec, ins)
+    if rules_megatron.mega_of(f).engine is None:
+        return rules_megatron.apply(f, op, ins)
+    return rules_te.apply(f, op, ins)
+
+
+def _chosen(f: Frame, spec: p.GroupRouter | p.BestRouter | p.ClampedExperts, ins: list[int]) -> list[int]:
+    """Routers and experts of DeepSeek and gpt-oss."""
+    if isinstance(spec, p.GroupRouter):
+        return group_router.router(f.tape, spec, ins[0], f.need(spec.weight))
+    if isinstance(spec, p.BestRouter):
+        return sinks.router(f.tape, spec, ins[0], f.need(spec.weight), f.need(spec.bias))
+    weights = (f.need(spec.gate_up), f.need(spec.gate_up_bias), f.need(spec.down), f.need(spec.down_bias))
+    return [sinks.experts(f.tape, ins, weights)]
+
+
+def _latent(f: Frame, spec: p.Pairs | p.Concat | p.FilledKeys, ins: list[int], dims: Dims) -> list[int]:
+    """What attention through latents runs besides its projections and norms."""
+    if isinstance(spec, p.Concat):
+        return [latent.joined(f.tape, ins, dims)]
+    if isinstance(spec, p.FilledKeys):
+        return [latent.filled(f.tape, ins[0], ins[1], dims)]
+    if spec.turn is p.Turn.COMPOUND:
+        by_token = bool(f.kernels) and f.kernels[0].kernel is Kernel.EFFICIENT
+        return latent.compound(f.tape, (ins[0], ins[1]), f.names[TURNS], by_token)
+    tables = f.names["cos"], f.names["sin"]
+    if spec.turn is p.Turn.HALVES:
+        return [latent.halves(f.tape, x, tables) for x in ins]
+    return latent.interleaved(f.tape, ins[0], ins[1], tables)
 
 
 def _routed(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> list[int]:
@@ -227,7 +236,7 @@ def asked(ops: tuple[Op, ...], inside: bool) -> tuple[Op, ...]:
 def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
     """Write the operations on the frame's tape, in order; names bound at the end stay bound."""
     tape, names = frame.tape, frame.names
-    ops = rules_liger.rewritten(ops, frame.software)
+    ops = rules_te.joined(rules_liger.rewritten(ops, frame.software), frame.software)
     fused, ready = fused_lora.groups(frame.software, ops), dict[str, int]()
     frame.kernels[:] = [frame.choice(op.spec) for op in ops if isinstance(op.spec, p.Attention)]
     for op in ops:

@@ -21,6 +21,7 @@ from trainledger.ledger.software import Software
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model, Role
 from trainledger.model.prompts import PROMPT_KINDS
+from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.running import Recompute
 from trainledger.plan.schema import Plan
 
@@ -28,7 +29,6 @@ PAIR_TENSORS = ("ids", "attention mask", "loss mask", "joined ids", "joined mask
 PAIR = ("chosen", "rejected")
 NAMING = (LITGPT, FSDP_QLORA, LOW_LEVEL.framework)  # frameworks whose loops name the model's results
 FLAT = ("fsdp1", "fsdp1-noshard")
-ZERO = ("zero1", "zero2", "zero3")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
 
 
@@ -155,12 +155,6 @@ def whole_adapters(plan: Plan) -> bool:
     quantised = plan.adapter is not None and plan.quantization is not None
     first = plan.parallel.strategy in FLAT or plan.parallel.options.get("fsdp_version") == FIRST
     return quantised and first and WHOLE_ADAPTERS.kernels in plan.stack.kernels
-
-
-def deepspeed_of(plan: Plan) -> bool:
-    """Whether DeepSpeed runs the plan: its strategies, its framework, or its stage given as an option."""
-    given = plan.parallel
-    return given.strategy in ZERO or plan.stack.framework == "deepspeed" or "stage" in given.options
 
 
 def _gradients(plan: Plan) -> DType:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
+from trainledger.ledger.mega import Mega
 
 LIGER, FOAK = "liger", "foak"
 
@@ -14,7 +15,7 @@ LIGER, FOAK = "liger", "foak"
 class Software:
     """Names of fused kernel sets, releases by package, the model's family, the device's multiprocessors, whether the
     model is asked for its keys and values (`use_cache`), the plan's framework, whether it compiles, and whether it
-    offloads activations."""
+    offloads activations, and how Megatron-Core runs its layers (None: it does not)."""
 
     kernels: frozenset[str] = frozenset()
     releases: Mapping[str, str] = field(default_factory=dict)
@@ -24,6 +25,7 @@ class Software:
     framework: str = ""
     compiled: bool = False
     offloads: bool = False
+    mega: Mega | None = None
 
     def release(self, *names: str) -> str:
         """The release of the first of these packages that is named; empty where none is."""

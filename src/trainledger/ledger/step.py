@@ -131,8 +131,8 @@ class _Steps:
         self._add(INIT, births(lines))
         if extras.buckets:
             self._add(INIT, [(broadcast_events(job.book, self._sent()), 1)])
-            sizes = [elements(one.weight.dims) for one in reversed(self.parameters) for _ in range(one.count)]
-            self.buckets = self._buckets(sizes, extras.bucket_cap if extras.unused else -1)
+            weights = [one.weight for one in reversed(self.parameters) for _ in range(one.count)]
+            self.buckets = self._buckets(weights, extras.bucket_cap if extras.unused else -1)
             self._add(INIT, births(self.buckets))
 
     def _sent(self) -> list[tuple[DType, int]]:
@@ -145,14 +145,19 @@ class _Steps:
             found += sizes * row[0][2]
         return found + [(one.dtype, elements(one.dims)) for one in self.job.model.buffers]
 
-    def _buckets(self, sizes: list[int], cap: int) -> list[tuple[int, int]]:
-        return bucket_lines(self.job.book, sizes, self.job.run.gradients, cap)
+    def _buckets(self, weights: Sequence[Weight], cap: int) -> list[tuple[int, int]]:
+        """Buckets of these weights' gradients: each has one dtype."""
+        sizes: dict[DType, list[int]] = {}
+        for weight in weights:
+            own = None if weight.tuned else weight.dtype
+            sizes.setdefault(own or self.job.run.gradients, []).append(elements(weight.dims))
+        return [one for dtype, row in sizes.items() for one in bucket_lines(self.job.book, row, dtype, cap)]
 
     def _rebuild(self, moment: str, kind: Micro) -> None:
         """Before the second forward the one bucket gives way to those in the order in which gradients came."""
         if self.extras.buckets and not self.extras.unused:
-            sizes = [elements(one.weight.dims) for one in kind.arrived]
-            old, self.buckets = self.buckets, self._buckets(sizes, self.extras.bucket_cap)
+            weights = [one.weight for one in kind.arrived]
+            old, self.buckets = self.buckets, self._buckets(weights, self.extras.bucket_cap)
             self._add(moment, [*deaths(old), *births(self.buckets)])
 
     def _add(self, moment: str, runs: Runs) -> None:
@@ -162,11 +167,11 @@ class _Steps:
         """One optimizer step: micro-batches of these kinds in turn, then clip and update."""
         name = STEPS[number]
         for kind in kinds:
-            done = sum(segment.moment.endswith(": loss") for segment in self.segments)
-            if done and not self.rebuilt:
+            first = self.before is None
+            if not first and not self.rebuilt:
                 self.rebuilt = True
                 self._rebuild(f"{name}: forward", kind)
-            self._micro(name, kind, not done)
+            self._micro(name, kind, first)
         own = self.layout.own
         if own is not None:
             for moment, runs in own.step(number == 0):

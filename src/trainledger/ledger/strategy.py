@@ -22,12 +22,13 @@ from trainledger.ledger.layout_lowlevel import LowLevelZero
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.lowlevel import LowLevel
 from trainledger.ledger.opening import Job
-from trainledger.ledger.run import deepspeed_of, mixes, whole_adapters
+from trainledger.ledger.run import mixes, whole_adapters
 from trainledger.ledger.step import Updates
 from trainledger.ledger.units import adapters_of, apart, by_layers, ignoring, units_of
 from trainledger.ledger.wrapper import wrapper_of
 from trainledger.ledger.wrapping import by_size
 from trainledger.plan.degrees import degrees
+from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
 
 NO_WRAP = "NO_WRAP"

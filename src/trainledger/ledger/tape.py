@@ -19,6 +19,7 @@ from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.model.program import Weight
 
 EXTERNAL = -1
+WORDS, TOKENS = Dim.VOCAB, (Dim.SEQUENCE, Dim.TOKENS)
 PRODUCTS = frozenset({"linear", "bmm"})  # primitives that run cuBLAS, which takes a workspace at a thread's first one
 
 
@@ -34,6 +35,7 @@ class Code(IntEnum):
     SEEN = 6  # as PASS, but through a view: another cannot be added to it in place
     TURN = 7  # what was saved becomes the gradient of an input, in place
     LEFT = 8  # the function has returned; what follows (casts, reductions) is the engine's
+    CLEAR = 9  # what was saved dies before the function returns
 
 
 class Step(NamedTuple):
@@ -162,8 +164,5 @@ class Tape:
 
 def over_vocabulary(dims: Dims) -> bool:
     """Whether a tensor has an entry per token and word: logits, and what the loss makes of them."""
-    words = tokens = False
-    for axis in dims:
-        words = words or axis.dim is Dim.VOCAB
-        tokens = tokens or axis.dim is Dim.SEQUENCE or axis.dim is Dim.TOKENS
-    return words and tokens
+    names = [axis.dim for axis in dims]  # asked of every storage, of which few have an entry per word
+    return WORDS in names and any(name in TOKENS for name in names)

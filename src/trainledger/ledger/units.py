@@ -5,9 +5,9 @@ Pieces count from 0, the embedding, over the layers to the last, the head with i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import OWN_UNITS
@@ -19,6 +19,8 @@ from trainledger.model.program import Embed, Linear, LowRank, Model, Role, Weigh
 ROOT, EMBEDDING, HEAD = "the root", "the embedding", "the head"
 Key = tuple[int, int]  # a piece, and which of its units
 ROOT_KEY: Key = (-1, 0)
+Sorted = tuple[tuple[int | None, list[Arrived]], ...]  # gradients by the number of a piece's unit, None for the root
+Made = TypeVar("Made")
 
 
 class Member(NamedTuple):
@@ -39,6 +41,10 @@ class Unit:
 
     name: str
     members: tuple[Member, ...]
+
+    def __hash__(self) -> int:
+        """By name: a unit may have a thousand members."""
+        return hash(self.name)
 
     @property
     def dtype(self) -> DType | None:
@@ -122,12 +128,31 @@ class Units:
             yield self.root
 
 
+class ByUnit(Generic[Made]):
+    """What is worked out once for each unit, by its identity, which equal layers share."""
+
+    __slots__ = ("_known", "_make")
+
+    def __init__(self, make: Callable[[Unit], Made]) -> None:
+        self._make = make
+        self._known: dict[int, tuple[Unit, Made]] = {}  # with the unit, so that its identity stays its own
+
+    def __call__(self, unit: Unit) -> Made:
+        """What was made of this unit."""
+        known = self._known.get(id(unit))
+        if known is None:
+            known = self._known[id(unit)] = (unit, self._make(unit))
+        return known[1]
+
+
 class UnitHooks(Hooks):
     """Collects gradients by unit: a layer's are dealt with as it is left, others when backward ends."""
 
     def __init__(self, units: Units) -> None:
         self.units = units
         self.arrived: dict[Key, list[Arrived]] = {}
+        self._weights = ByUnit(lambda unit: frozenset(member.weight for member in unit.members))
+        self._sorted: dict[tuple[int, ...], Sorted] = {}
 
     def reduce(self, key: Key) -> list[int]:
         """Deal with a unit's gradients."""
@@ -135,9 +160,22 @@ class UnitHooks(Hooks):
 
     def done(self, at: int, arrived: tuple[Arrived, ...]) -> tuple[int, ...]:
         """Deal with a layer's gradients as it is left."""
-        for one in (one for one in arrived if one.weight not in self.units.ignored):
-            self.arrived.setdefault(self.units.key(at, one.weight), []).append(one)
+        for number, found in self._by_unit(self.units.own.get(at, ()), arrived):
+            self.arrived.setdefault(ROOT_KEY if number is None else (at, number), []).extend(found)
         return tuple(event for key in self.units.keys(at) if at for event in self.reduce(key))
+
+    def _by_unit(self, own: tuple[Unit, ...], arrived: tuple[Arrived, ...]) -> Sorted:
+        """Gradients by the number of their unit, None for the root; equal layers share their units and what arrives."""
+        key = (id(arrived), *(id(unit) for unit in own))
+        if key not in self._sorted:
+            found: dict[int | None, list[Arrived]] = {}
+            for one in (one for one in arrived if one.weight not in self.units.ignored):
+                found.setdefault(self._number(own, one.weight), []).append(one)
+            self._sorted[key] = tuple(found.items())
+        return self._sorted[key]
+
+    def _number(self, own: tuple[Unit, ...], weight: Weight) -> int | None:
+        return next((number for number, unit in enumerate(own) if weight in self._weights(unit)), None)
 
     def ended(self) -> tuple[int, ...]:
         """Deal with all others."""

@@ -7,12 +7,26 @@ backward, where a module begins as its result's gradient arrives and returns whe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from trainledger.model.decoder import weights_of
-from trainledger.model.program import Act, Dropout, Embed, Experts, Linear, Norm, Op, Router, Weight
+from trainledger.model.program import (
+    Act,
+    BestRouter,
+    ClampedExperts,
+    Dropout,
+    Embed,
+    Experts,
+    GroupRouter,
+    Linear,
+    Norm,
+    Op,
+    Router,
+    Weight,
+)
 
-MODULES = (Act, Dropout, Embed, Experts, Linear, Norm, Router)
+MODULES = (Act, BestRouter, ClampedExperts, Dropout, Embed, Experts, GroupRouter, Linear, Norm, Router)
 Turns = Mapping[int, tuple[int, int]]  # by primitive: events there are as it begins, and as it has returned
 
 
@@ -39,13 +53,54 @@ class Visit(NamedTuple):
     again: bool = False
 
 
-class Visits(NamedTuple):
-    """Visits of a piece in order, forward and backward. `bound`: after how many events of forward a caller's name was
-    bound to what it made (0: none was)."""
+class Again(NamedTuple):
+    """A forward that runs again in backward: its turns, after how many events of backward it begins, and in which
+    primitive it is left."""
 
-    forward: tuple[Visit, ...] = ()
-    backward: tuple[Visit, ...] = ()
+    turns: Turns
+    start: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """Where a piece's calls are visited: its calls, its primitives' turns forward (`ahead`) and backward (`back`), and
+    those of a forward that runs again. Few strategies ask for the visits themselves, so these are not kept. `bound`:
+    after how many events of forward a caller's name was bound to what it made (0: none was)."""
+
+    calls: Sequence[Call] = ()
+    ahead: Turns = field(default_factory=dict)
+    back: Turns = field(default_factory=dict)
+    again: Again | None = None
     bound: int = 0
+
+    @property
+    def forward(self) -> tuple[Visit, ...]:
+        """Visits of forward in order."""
+        return _ahead(self.calls, self.ahead)
+
+    @property
+    def backward(self) -> tuple[Visit, ...]:
+        """Visits of backward in order."""
+        back = _behind(self.calls, self.back)
+        if self.again is None:
+            return back
+        _, start, last = self.again
+        return _woven(back, _anew(self.calls, *self.again), start, last)
+
+    def without(self, gone: int) -> Visits:
+        """These without event number `gone` of a backward in which no forward runs again."""
+        back = {at: (start - (start > gone), end - (end > gone)) for at, (start, end) in self.back.items()}
+        return replace(self, back=back)
+
+
+    def later(self, by: int) -> Visits:
+        """These with so many more events ahead of the backward."""
+        back = {at: (start + by, end + by) for at, (start, end) in self.back.items()}
+        if self.again is None:
+            return replace(self, back=back)
+        turns, start, last = self.again
+        return replace(self, back=back, again=Again(turns, start + by, last))
 
 
 NOWHERE = Visits()
@@ -58,7 +113,7 @@ def call_of(op: Op, first: int, last: int) -> Call:
     return Call(op.name, weights_of((op,)), module, not isinstance(op.spec, Embed), first, last, views)
 
 
-def ahead(calls: Sequence[Call], turns: Turns) -> tuple[Visit, ...]:
+def _ahead(calls: Sequence[Call], turns: Turns) -> tuple[Visit, ...]:
     """Visits of a forward."""
     found: list[Visit] = []
     for call in calls:
@@ -68,7 +123,7 @@ def ahead(calls: Sequence[Call], turns: Turns) -> tuple[Visit, ...]:
     return tuple(found)
 
 
-def behind(calls: Sequence[Call], turns: Turns) -> tuple[Visit, ...]:
+def _behind(calls: Sequence[Call], turns: Turns) -> tuple[Visit, ...]:
     """Visits of a backward: calls that a gradient reached, last to first."""
     found: list[Visit] = []
     for call in reversed(calls):
@@ -79,7 +134,7 @@ def behind(calls: Sequence[Call], turns: Turns) -> tuple[Visit, ...]:
     return tuple(found)
 
 
-def anew(calls: Sequence[Call], turns: Turns, start: int, last: int) -> tuple[Visit, ...]:
+def _anew(calls: Sequence[Call], turns: Turns, start: int, last: int) -> tuple[Visit, ...]:
     """Visits of a forward that runs again after `start` events and stops inside primitive `last`: the call that has it
     begins, and is left without returning."""
     found: list[Visit] = []
@@ -92,7 +147,7 @@ def anew(calls: Sequence[Call], turns: Turns, start: int, last: int) -> tuple[Vi
     return tuple(found)
 
 
-def woven(back: Sequence[Visit], again: Sequence[Visit], start: int, last: int) -> tuple[Visit, ...]:
+def _woven(back: Sequence[Visit], again: Sequence[Visit], start: int, last: int) -> tuple[Visit, ...]:
     """Visits of a backward whose forward runs again after `start` events, when primitive `last` asks for what it saved:
     the call that has it, and those after it, begin before."""
     found: list[Visit] = []

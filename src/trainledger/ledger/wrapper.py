@@ -33,11 +33,10 @@ from trainledger.ledger.layout_stage0 import Bare, Fused, Unfused
 from trainledger.ledger.layout_zero import DeepSpeed, ZeroFlat
 from trainledger.ledger.layout_zero3 import Parts, ZeroParts
 from trainledger.ledger.opening import Job
-from trainledger.ledger.registered import slots_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.zero import Dtypes, Zero
 from trainledger.ledger.zero3_codes import Codes
-from trainledger.ledger.zero3_fetch import Fetching
+from trainledger.ledger.zero3_gathered import Fetching
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -109,9 +108,8 @@ def _ranks(plan: Plan, stage: int) -> int:
 
 
 def _parts(plan: Plan, how: Zero, job: Job) -> Parts:
-    options, hidden, slots = plan.parallel.options, job.model.hidden.size, slots_of(job.model)
+    options, hidden = plan.parallel.options, job.model.hidden.size
     second = count(options, "zero_hpz_partition_size", 1)
-    persistence = elements_of(options, PERSISTENCE, hidden)
     whole = not options.get("zero_init", True)
     plain = not options.get("memory_efficient_linear", True) or (whole and not ANY_LINEAR.holds(how.version))
     fetching = Fetching(
@@ -120,7 +118,7 @@ def _parts(plan: Plan, how: Zero, job: Job) -> Parts:
         prefetch=elements_of(options, PREFETCH, hidden),
         live=elements_of(options, MAX_LIVE, hidden),
         reuse=elements_of(options, MAX_REUSE, hidden),
-        persistent=frozenset(slot for slot in slots if slot.size <= persistence),
+        persistence=elements_of(options, PERSISTENCE, hidden),
         overlap=how.overlap,
         offload=_kept(plan, "params", "offload_param") is not None,
         second=second if second > 1 else 0,

@@ -7,8 +7,10 @@ Source: deepspeed/runtime/zero/parameter_offload.py, stage3.py, partitioned_para
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.deepspeed import DEEPSPEED, FREED_EMBEDDING
@@ -17,7 +19,7 @@ from trainledger.ledger.arrange import Hooks
 from trainledger.ledger.blocks import Arrived, Walked
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.registered import Slot
-from trainledger.ledger.visits import Call, Visit, Visits
+from trainledger.ledger.visits import Call, Visit
 from trainledger.ledger.woven import Woven
 from trainledger.ledger.zero import Zero
 from trainledger.ledger.zero3_fetch import Coordinator, Mode
@@ -30,25 +32,55 @@ REDUCTION = 1  # the stream of reductions that overlap
 ROOT = ""
 
 
+class Stop(NamedTuple):
+    """A visit in its place: the path of its module, the parameters that this reads (none where it is no module)."""
+
+    visit: Visit
+    path: tuple[str, ...]
+    own: tuple[Slot, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Modules:
     """Where modules stand: parameters by piece and weight; for each piece the paths that its modules lie under; how
-    often the model makes rotary tables; parameters that the root reads itself, past their own module."""
+    often the model makes rotary tables; parameters that the root reads itself, past their own module. `stops`: those
+    of pieces that were asked for, forward and backward; `visits`: those of pieces as they were walked, which equal
+    layers share."""
 
     slots: Mapping[tuple[int, Weight], Slot]
     bases: tuple[tuple[str, ...], ...]
     rotary: int
     external: tuple[Slot, ...]
+    stops: dict[tuple[int, bool], tuple[Stop, ...]] = field(default_factory=dict)
+    visits: dict[tuple[int, bool], tuple[Visit, ...]] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
         """The number of the last piece, the head with its loss."""
         return len(self.bases) - 1
 
-    def own(self, at: int, weights: Iterable[Weight]) -> tuple[Slot, ...]:
-        """Parameters of a call in this piece; what is shared belongs to the embedding."""
-        found = ((self.slots.get((at, one)) or self.slots.get((0, one))) for one in weights)
-        return tuple(slot for slot in found if slot is not None)
+    def slot(self, at: int, weight: Weight) -> Slot | None:
+        """The parameter of a weight in this piece; what is shared belongs to the embedding."""
+        return self.slots.get((at, weight)) or self.slots.get((0, weight))
+
+    def visited(self, at: int, walked: Walked, backward: bool) -> tuple[Stop, ...]:
+        """The visits of a piece, which every micro-batch walks alike."""
+        if (at, backward) not in self.stops:
+            shared = (id(walked), backward)
+            if shared not in self.visits:
+                self.visits[shared] = walked.visits.backward if backward else walked.visits.forward
+            places = {id(call): self._place(at, call) for call in walked.visits.calls}
+            found = tuple(Stop(visit, *places[id(visit.call)]) for visit in self.visits[shared])
+            self.stops[at, backward] = found
+        return self.stops[at, backward]
+
+    def _place(self, at: int, call: Call) -> tuple[tuple[str, ...], tuple[Slot, ...]]:
+        if not call.module:
+            return (), ()
+        base, inner = self.bases[at], _paths(call.name.rpartition(".")[0])
+        inside = inner if base == (ROOT,) else [f"{base[-1]} {path}" for path in inner]
+        own = (self.slot(at, weight) for weight in call.weights)
+        return (*base, *inside), tuple(slot for slot in own if slot is not None)
 
 
 def modules_of(model: Model, slots: Sequence[Slot], closing: Walked) -> Modules:
@@ -68,10 +100,10 @@ def modules_of(model: Model, slots: Sequence[Slot], closing: Walked) -> Modules:
     return Modules(by_key, tuple(bases), rotary, tuple(slot for slot in found if slot is not None))
 
 
-def _saving(visits: Visits) -> frozenset[Call]:
+def _saving(backward: Sequence[Stop]) -> frozenset[Call]:
     """Calls of a forward that keep a view of their weight until their backward: those that do not run again in it."""
-    back = {visit.call for visit in visits.backward if visit.call.views}
-    return frozenset(back - {visit.call for visit in visits.backward if visit.again})
+    back = {stop.visit.call for stop in backward if stop.visit.call.views}
+    return frozenset(back - {stop.visit.call for stop in backward if stop.visit.again})
 
 
 def _paths(name: str) -> list[str]:
@@ -91,6 +123,7 @@ class Zero3(Hooks):
         self.bucket: list[Slot] = []
         self.filled = 0
         self.whole: dict[Slot, int] = {}  # gradients that were not copied into the bucket (lines)
+        self.back: dict[int, list[int]] = {}  # events of a part that comes back from the host, by its elements
 
     # ---- the order of calls
 
@@ -100,12 +133,12 @@ class Zero3(Hooks):
 
     def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """Every call of a module, forward."""
-        events = Woven()
-        self.saving = _saving(walked.visits) if self.order.how.saved else frozenset()
-        for visit in walked.visits.forward:
-            events.add(visit.at, self._visit(at, visit, False))
+        events, stops = Woven(), self.modules.visited(at, walked, False)
+        self.saving = _saving(self.modules.visited(at, walked, True)) if self.order.how.saved else frozenset()
+        for stop in stops:
+            events.add(stop.visit.at, self._visit(at, stop, False))
         if at == self.modules.last and self.order.mode is Mode.RECORDS and self.modules.external:
-            events.add(walked.visits.forward[-1].at, self._found())
+            events.add(stops[-1].visit.at, self._found())
         return events.found
 
     def passed(self, at: int) -> Events:
@@ -120,18 +153,19 @@ class Zero3(Hooks):
 
     def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """Every call of a module, backward, and each gradient as it comes: before its module's backward returns."""
-        events, waiting = Woven(), list(walked.arrived)
+        events, waiting = Woven(), deque(walked.arrived)
         self.saving = frozenset()
         outer = self.modules.bases[at][:-1]
-        for visit in walked.visits.backward:
+        for stop in self.modules.visited(at, walked, True):
+            visit = stop.visit
             while waiting and waiting[0].at <= (visit.at if visit.done else visit.at - 1):
-                events.add(waiting[0].at, self._hook(at, waiting.pop(0)))
+                events.add(waiting[0].at, self._hook(at, waiting.popleft()))
             if visit.again:
                 open_, self.open = self.open, outer
-                events.add(visit.at, self._visit(at, visit, False))
+                events.add(visit.at, self._visit(at, stop, False))
                 outer, self.open = self.open, open_
             else:
-                events.add(visit.at, self._visit(at, visit, True))
+                events.add(visit.at, self._visit(at, stop, True))
         for one in waiting:
             events.add(one.at, self._hook(at, one))
         return events.found
@@ -143,13 +177,14 @@ class Zero3(Hooks):
 
     # ---- modules
 
-    def _visit(self, at: int, visit: Visit, backward: bool) -> list[int]:
-        call = visit.call
-        if not call.module:
+    def _visit(self, at: int, stop: Stop, backward: bool) -> list[int]:
+        visit, path, own = stop
+        if not path:
             return []
-        own = self.modules.own(at, call.weights)
         if not visit.done:
-            return [*self._entered(at, call.name, backward), *self.order.fetch(own, backward)]
+            entered = [] if path == self.open else self._entered(at, path, backward)
+            return entered + self.order.fetch(own, backward)
+        call = visit.call
         if backward:
             return [*self._forgotten(own), *self._returned(call, own)]
         if call in self.saving or (visit.again and call.views and self.order.how.remade):
@@ -166,13 +201,9 @@ class Zero3(Hooks):
     def _forgotten(self, slots: Iterable[Slot]) -> list[int]:
         return [event for slot in slots for event in self.order.gathered.forget(slot)]
 
-    def _entered(self, at: int, name: str, backward: bool) -> list[int]:
+    def _entered(self, at: int, path: tuple[str, ...], backward: bool) -> list[int]:
         """Modules around a call that were not entered yet; the root may read parameters itself."""
         base = self.modules.bases[at]
-        inner = [f"{base[-1]} {path}" for path in _paths(name.rpartition(".")[0])]
-        if base == (ROOT,):
-            inner = _paths(name.rpartition(".")[0])
-        path = (*base, *inner)
         events: list[int] = []
         for one in path:
             if one in self.open:
@@ -195,10 +226,9 @@ class Zero3(Hooks):
 
     def _hook(self, at: int, one: Arrived) -> list[int]:
         """A gradient is copied into the bucket, which is reduced first where it would overflow; larger ones stay."""
-        slots = self.modules.own(at, (one.weight,))
-        if not slots:
+        slot = self.modules.slot(at, one.weight)
+        if slot is None:
             return []
-        slot = slots[0]
         events = self._reduce() if self.bucket and self.filled + slot.size > self.how.bucket else []
         if self.how.contiguous and self.filled + slot.size <= self.how.bucket:
             events.append(-one.line - 1)
@@ -223,19 +253,21 @@ class Zero3(Hooks):
         events = [*(line + 1 for line in made), *(-line - 1 for line in reversed(made))]
         for slot in bucket:
             if how.offload:
-                events += self._offloaded(slot)
+                events += self._offloaded(rows_of(slot.size, how.ranks))
             if slot in self.whole:
                 events.append(-self.whole.pop(slot) - 1)
         self.bucket, self.filled = [], 0
         return events
 
-    def _offloaded(self, slot: Slot) -> list[int]:
-        """This rank's part of a gradient comes back from the host: its copy in fp32, its norm in pieces."""
-        part = rows_of(slot.size, self.how.ranks)
+    def _offloaded(self, part: int) -> list[int]:
+        """This rank's part of a gradient (elements) comes back from the host: its copy in fp32, its norm in pieces."""
+        if part in self.back:
+            return self.back[part]
         back = self._line("part of a gradient, from the host", part, (self.how.dtypes.accumulate, 0))
         cast = self._line("part of a gradient, cast", part, (FP32, 0))
         norm = self._line("norm of a part of a gradient", min(part, DEEPSPEED.norm_chunk), (FP64, 0))
-        return [back + 1, cast + 1, -cast - 1, norm + 1, -norm - 1, -back - 1]
+        self.back[part] = [back + 1, cast + 1, -cast - 1, norm + 1, -norm - 1, -back - 1]
+        return self.back[part]
 
     @property
     def _stream(self) -> int:

@@ -16,7 +16,7 @@ from trainledger.facts.deepspeed import QUANTIZER
 from trainledger.facts.dtypes import FP16, FP32, INT8, DType
 from trainledger.ledger.book import Book
 from trainledger.ledger.registered import Slot
-from trainledger.ledger.zero3_fetch import Fetching, Gathered
+from trainledger.ledger.zero3_gathered import Fetching, Gathered
 from trainledger.lines.shards import rows_of
 
 
@@ -39,6 +39,12 @@ class Coded(Gathered):
         self._codes = codes
         self._sent: dict[tuple[Slot, ...], list[int]] = {}  # what this rank sends
         self._shared: dict[tuple[Slot, ...], list[int]] = {}  # codes and scales of all ranks, values of a group
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """With the lines of what is under way."""
+        lines = (tuple((group, *own) for group, own in held.items()) for held in (self._sent, self._shared))
+        return (*super().state, *lines)
 
     def gather(self, slots: Iterable[Slot], backward: bool = False) -> list[int]:
         """Start one gather of those that are absent."""

@@ -23,7 +23,8 @@ from trainledger.facts.versions import at_least
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One call of attention. `word`: the plan's (None: not known); `dtype` and `head` (elements) of the queries;
-    `grouped`: fewer key than query heads; `family`: the model's type; `deprioritised`: the environment sets cuDNN back.
+    `grouped`: fewer key than query heads; `family`: the model's type; `deprioritised`: the environment sets cuDNN back;
+    `value`: head dim of the values (elements; 0: that of the queries).
 
     Releases and architecture may be empty: the newest, and one where flash runs.
     """
@@ -39,6 +40,7 @@ class Asked:
     deprioritised: bool = False
     transformers: str = ""
     family: str = ""
+    value: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +116,18 @@ def _runs(asked: Asked, row: Takes) -> bool:
 
 
 def _fits(asked: Asked, row: Takes) -> bool:
-    """Whether the kernel takes this head dim."""
+    """Whether the kernel takes these head dims."""
+    value = asked.value or asked.head
+    if row.equal and value != asked.head:
+        return False
     for rule in HEADS:
         here = rule.kernel is row.kernel and asked.architecture in rule.architectures
+        here = here and value == (rule.value or asked.head)
         if here and at_least(asked.torch, rule.since) and rule.over < asked.head <= rule.to:
             return rule.takes
     multiple = row.wide_multiple if asked.dtype == FP32 else row.multiple
     if row.kernel is Kernel.EFFICIENT and level(asked.architecture) < OLD_EFFICIENT.tensor_cores:
         half = asked.dtype != FP32 and level(asked.architecture) >= OLD_EFFICIENT.half
         multiple = row.multiple if half else 1
-    return not asked.head % multiple and (not row.largest or asked.head <= row.largest)
+    largest = max(asked.head, value)
+    return not (asked.head % multiple or value % multiple) and (not row.largest or largest <= row.largest)

@@ -30,7 +30,8 @@ HALVES = ("first", "second")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One call of attention: batch, query heads, key heads, queries, keys, head dim (elements), the queries' dtype."""
+    """One call of attention: batch, query heads, key heads, queries, keys, head dim (elements), the queries' dtype, the
+    values' head dim (0: that of the queries)."""
 
     batch: int
     heads: int
@@ -39,6 +40,17 @@ class Shape:
     keys: int
     head: int
     dtype: DType
+    value: int = 0
+
+    @property
+    def values(self) -> int:
+        """The head dim of the values."""
+        return self.value or self.head
+
+    @property
+    def widest(self) -> int:
+        """The head dim by which a kernel's instance is chosen."""
+        return max(self.head, self.values)
 
 
 def up(size: int, step: int) -> int:
@@ -64,9 +76,9 @@ def attention_backward(shape: Shape, kernel: Kernel, torch: str, architecture: s
 
 def attention_forward(shape: Shape, kernel: Kernel) -> tuple[Work, ...]:
     """Temporaries of a fused attention kernel's forward."""
-    if kernel is not Kernel.EFFICIENT or shape.head <= EFFICIENT.accumulates or shape.dtype == FP32:
+    if kernel is not Kernel.EFFICIENT or shape.widest <= EFFICIENT.accumulates or shape.dtype == FP32:
         return ()
-    return (Work("output sums", shape.batch * shape.heads * shape.queries * shape.head, FP32),)
+    return (Work("output sums", shape.batch * shape.heads * shape.queries * shape.values, FP32),)
 
 
 def _flash(shape: Shape, kernel: Kernel, torch: str) -> tuple[Work, ...]:
@@ -89,9 +101,9 @@ def _efficient(shape: Shape, architecture: str) -> tuple[Work, ...]:
     if shape.dtype == FP32:  # the product and the sums are gone when the workspace is made; the larger is counted
         made = [Work("delta", rows, FP32)]
         work = efficient_workspace(shape, architecture)
-        product = FP32.bytes_of(rows * shape.head + rows)
+        product = FP32.bytes_of(rows * shape.values + rows)
         if product > work:
-            return (*made, Work("output times gradient", rows * shape.head, FP32), Work("delta by token", rows, FP32))
+            return (*made, Work("output times gradient", rows * shape.values, FP32), Work("delta by token", rows, FP32))
     return (*made, Work("workspace", efficient_workspace(shape, architecture), UINT8))
 
 
@@ -106,14 +118,14 @@ def efficient_tile(head: int, dtype: DType, architecture: str) -> Tile:
 
 def efficient_workspace(shape: Shape, architecture: str) -> int:
     """Bytes of the memory-efficient backward's workspace."""
-    row, blocks = efficient_tile(shape.head, shape.dtype, architecture), shape.batch * shape.heads
+    row, blocks = efficient_tile(shape.widest, shape.dtype, architecture), shape.batch * shape.heads
     splits = -(-shape.keys // row.keys)
     sums = 0
     if shape.dtype != FP32 and row.largest > row.queries:
         splits = max(min(splits, EFFICIENT.tiles // blocks), 1)
         if blocks >= EFFICIENT.many and shape.keys <= row.keys + row.keys:
             splits = 1
-        sums = splits * row.keys * (up(shape.head, row.queries) + up(shape.head, row.queries))
+        sums = splits * row.keys * (up(shape.head, row.queries) + up(shape.values, row.queries))
     tiles = up(shape.queries, row.queries) // row.queries * (up(shape.head, row.keys) // row.keys)
     held = EFFICIENT.header // FP32.bytes_of(1) + row.queries * row.keys
     return FP32.bytes_of(blocks * up(sums + tiles * held, EFFICIENT.granule))

@@ -13,6 +13,8 @@ from trainledger.facts.dtypes import DType
 class Account(StrEnum):
     """What a line belongs to; the table folds by it."""
 
+    __hash__ = str.__hash__  # Enum's own is written in Python, and accounts are part of a line's key
+
     WEIGHTS = "weights"
     GRADIENTS = "gradients"
     MASTER = "master_weights"

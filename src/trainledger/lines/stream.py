@@ -79,12 +79,19 @@ def _spots(segments: Sequence[Segment], units: Sequence[int]) -> dict[str, Spot]
     return spots
 
 
-def _count(counts: Counter[int], events: Events, times: int) -> None:
-    for event in events:
-        if event > 0:
-            counts[event - 1] += times
-        elif event:
-            counts[-event - 1] -= times
+def _net(events: Events) -> dict[int, int]:
+    """Lines of which a run of events leaves more copies, or fewer: by how many."""
+    seen, net = Counter(events), dict[int, int]()
+    for event, times in seen.items():
+        copies = times - seen.get(-event, 0)
+        if copies and (event > 0 or -event not in seen):  # a line that is born and dies is looked at once
+            net[abs(event) - 1] = copies if event > 0 else -copies
+    return net
+
+
+def _count(counts: Counter[int], net: Mapping[int, int], times: int) -> None:
+    for line, copies in net.items():
+        counts[line] += copies * times
 
 
 def fold(lines: Sequence[Line], segments: Sequence[Segment]) -> tuple[Moment, ...]:
@@ -99,14 +106,17 @@ def lives(segments: Sequence[Segment], spots: Mapping[str, Spot]) -> tuple[Momen
         wanted.setdefault(spot.segment, []).append((name, spot))
     live: dict[str, tuple[tuple[int, int], ...]] = {}
     counts: Counter[int] = Counter()
+    nets: dict[int, dict[int, int]] = {}  # by the identity of a run of events, which equal layers share
     for index, (_, events, repeat) in enumerate(segments):
         for name, spot in wanted.get(index, ()):
             here = counts.copy()
             if spot.turn:
-                _count(here, events, spot.turn)
-            _count(here, events[: spot.at], 1)
+                _count(here, _net(events), spot.turn)
+            _count(here, _net(events[: spot.at]), 1)
             live[name] = tuple(sorted((line, copies) for line, copies in here.items() if copies))
-        _count(counts, events, repeat)
+        if id(events) not in nets:
+            nets[id(events)] = _net(events)
+        _count(counts, nets[id(events)], repeat)
     return tuple(Moment(name, spot.total, live[name]) for name, spot in spots.items())
 
 

@@ -18,6 +18,7 @@ from trainledger.model.looped import looped, loops
 from trainledger.model.program import Model
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS, prefixed, prompted, with_tokens
 from trainledger.model.quantised import packing_of, quantised
+from trainledger.model.released import as_run
 from trainledger.plan.schema import Plan
 
 OWN: Mapping[str, Callable[[Plan], Model]] = {"litgpt": litgpt.model_of}  # frameworks with model code of their own
@@ -33,11 +34,12 @@ def model_of(plan: Plan) -> Model:
     own = OWN.get(plan.stack.framework)
     if own is not None:
         return own(plan)
-    model, packing = build(plan.keys()), packing_of(plan)
+    release = plan.stack.versions.get("transformers", "")
+    model, packing = as_run(build(plan.keys()), plan), packing_of(plan)
     if loops(plan):
         model = looped(model, plan)
     if packing is not None:
-        model = quantised(model, packing, plan.stack.versions.get("transformers", ""))
+        model = quantised(model, packing, release)
     given = plan.adapter
     if given is None:
         return model

@@ -173,7 +173,8 @@ class Rope:
 class Attention:
     """Scores, softmax and values. `window`: sliding window length; `softcap`: tanh on the scores (eager only).
 
-    `head_first`: q and k lie head by head in memory, as after a concatenation, else token by token.
+    `head_first`: q and k lie head by head in memory, as after a concatenation, else token by token. `value`: head dim
+    of the values (0: that of queries and keys).
     Of eager attention alone: `upcast`: the softmax is asked for in fp32; `back`: its result is cast to
     the queries' dtype, or to the values' when not asked for in fp32.
     """
@@ -189,6 +190,7 @@ class Attention:
     upcast: bool = True
     back: bool = True
     head_first: bool = False
+    value: int = 0
 
     @property
     def mask_name(self) -> str:

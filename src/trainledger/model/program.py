@@ -35,6 +35,10 @@ from trainledger.model.operations import (
     sides,
 )
 from trainledger.model.operations_experts import KEPT, Experts, Looped, Router
+from trainledger.model.operations_latent import Concat, FilledKeys, GroupRouter, Pairs, Turn
+from trainledger.model.operations_megatron import MegatronSpec
+from trainledger.model.operations_megatron_moe import MoeSpec
+from trainledger.model.operations_sinks import BestRouter, ClampedExperts, SinkAttention
 from trainledger.model.weights import Buffer, Delta, FusedLowRank, LowRank, Packing, Role, Tokens, Weight
 
 __all__ = [
@@ -43,15 +47,20 @@ __all__ = [
     "ActKind",
     "Add",
     "Attention",
+    "BestRouter",
     "Block",
     "Buffer",
+    "ClampedExperts",
+    "Concat",
     "Copy",
     "Delta",
     "Dropout",
     "Embed",
     "Experts",
+    "FilledKeys",
     "First",
     "FusedLowRank",
+    "GroupRouter",
     "Head",
     "Join",
     "Linear",
@@ -63,6 +72,7 @@ __all__ = [
     "NormKind",
     "Op",
     "Packing",
+    "Pairs",
     "Repeat",
     "Role",
     "Rope",
@@ -71,9 +81,11 @@ __all__ = [
     "Prefix",
     "Prompts",
     "Scale",
+    "SinkAttention",
     "Spec",
     "Split",
     "Tokens",
+    "Turn",
     "View",
     "Weight",
     "sides",
@@ -99,8 +111,16 @@ Spec: TypeAlias = (
     | Scale
     | Dropout
     | Router
+    | GroupRouter
+    | BestRouter
+    | ClampedExperts
+    | Pairs
+    | Concat
+    | FilledKeys
     | Experts
     | Looped
+    | MegatronSpec
+    | MoeSpec
 )
 
 
@@ -146,12 +166,15 @@ class Block:
 class Rotary:
     """Tables of cosines and sines made once a forward: rotary dims, and how many sets (local and global).
 
-    `high`: they stay fp32 instead of being cast to the hidden state's dtype (OLMo 2).
+    `high`: they stay fp32 instead of being cast to the hidden state's dtype (OLMo 2). `compound`: one table of complex
+    numbers of unit length instead (DeepSeek V2). `half`: an entry for each pair alone (gpt-oss).
     """
 
     dim: int
     sets: tuple[str, ...] = ("",)
     high: bool = False
+    compound: bool = False
+    half: bool = False
 
 
 @dataclass(frozen=True, slots=True)

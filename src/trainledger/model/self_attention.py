@@ -11,7 +11,7 @@ from enum import StrEnum
 from trainledger.base.dims import Dim, Dims
 from trainledger.model.keys import Keys
 from trainledger.model.parts import Heads, attend, axis, linear, norm
-from trainledger.model.program import Attention, NormKind, Op, Rope, View
+from trainledger.model.program import Attention, NormKind, Op, Pairs, Rope, View
 
 
 class Place(StrEnum):
@@ -40,7 +40,7 @@ class SelfAttention:
 
     heads: Heads
     scores: Attention
-    rope: Rope | None
+    rope: Rope | Pairs | None
     bias: bool = False
     out_bias: bool = False
     norm: HeadNorm | None = None

@@ -55,6 +55,10 @@ class Weight:
     tuned: bool = False
     packed: Packing | None = None
 
+    def __hash__(self) -> int:
+        """By name, which tells apart nearly all weights of a model: weights are keys of most look-ups of a walk."""
+        return hash(self.name)
+
     @property
     def elements(self) -> int:
         """Number of elements (shared storage included)."""

@@ -206,4 +206,4 @@ def _amounts(peak: Peak) -> dict[str, Any]:
 
 
 def _role(role: Role) -> dict[str, Any]:
-    return {"ranks": list(range(role.first, role.last + 1)), "allocated": role.allocated, "moment": role.moment}
+    return {"ranks": [rank for run in role.ranks for rank in run], "allocated": role.allocated, "moment": role.moment}

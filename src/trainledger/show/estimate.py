@@ -25,6 +25,7 @@ from trainledger.base.units import format_count, format_size
 from trainledger.facts.default_words import FORMAT
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import accumulation, degrees
+from trainledger.plan.runs import Run
 from trainledger.plan.schema import Plan
 from trainledger.show.document import EVERY, Origin, name_of
 from trainledger.show.references import References
@@ -71,7 +72,7 @@ def sections(answer: Estimate, origin: Origin, view: View, screen: Screen) -> tu
             for name in names
         ),
         _moments(answer, view, screen),
-        _ranks(roles_of(answer, view.rank), view),
+        _ranks(roles_of(answer, view.rank) if view.rank else (), view),
         _beside(answer, view),
         *taken(answer, origin, screen.width),
         named.section(),
@@ -234,7 +235,14 @@ def shown_value(value: object) -> str:
 
 
 def _span(role: Role) -> str:
-    return f"{role.first}" if role.first == role.last else f"{role.first} to {role.last}"
+    return ", ".join(_run(run) for run in role.ranks)
+
+
+def _run(run: Run) -> str:
+    if run.count == 1:
+        return f"{run.first}"
+    step = f" step {run.stride}" if run.stride > 1 else ""
+    return f"{run.first} to {run.last}{step}"
 
 
 def _plural(count: int, word: str) -> str:

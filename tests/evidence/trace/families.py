@@ -8,6 +8,22 @@ BASE = {"vocab_size": 32000, "hidden_size": 1024, "num_hidden_layers": 3, "num_a
 WIDE = {**BASE, "intermediate_size": 2816}
 GROUPED = {**WIDE, "num_key_value_heads": 2}
 HEADED = {**GROUPED, "head_dim": 128}
+LATENT = {
+    **WIDE,
+    "num_key_value_heads": 8,
+    "kv_lora_rank": 256,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "n_routed_experts": 16,
+    "num_experts_per_tok": 3,
+    "n_group": 4,
+    "topk_group": 2,
+    "moe_intermediate_size": 352,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "tie_word_embeddings": False,
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama", **GROUPED, "tie_word_embeddings": False},
     "mistral": {"model_type": "mistral", **GROUPED, "sliding_window": None, "tie_word_embeddings": False},
@@ -25,6 +41,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3_moe": {
         "model_type": "qwen3_moe", **HEADED, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 352,
     },
+    "deepseek_v2": {
+        "model_type": "deepseek_v2", **LATENT, "q_lora_rank": None, "topk_method": "group_limited_greedy",
+    },
+    "deepseek_v3": {"model_type": "deepseek_v3", **LATENT, "q_lora_rank": 384},
+    "gpt_oss": {
+        "model_type": "gpt_oss", **HEADED, "num_local_experts": 8, "num_experts_per_tok": 3, "sliding_window": 512,
+        "tie_word_embeddings": False,
+    },
     "bert": {
         "model_type": "bert", **WIDE, "max_position_embeddings": 1024, "architectures": ["BertForMaskedLM"],
     },
@@ -36,7 +60,8 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 }
 RECOMPUTE: dict[str, Any] = {"none": "none", "full": {"kind": "full", "reentrant": False}}
 WORDS = {"flash": "sdpa", "efficient": "mem-efficient", "eager": "eager", "package": "flash"}
-NO_SDPA = ("gemma2",)  # Transformers refuses PyTorch's own call for it
+NO_SDPA = ("gemma2", "gpt_oss")  # Transformers refuses PyTorch's own call for them
+NO_PACKAGE = ("gpt_oss",)  # and this one's sinks are not among what flash-attn 2 knows
 
 
 def stacks() -> list[tuple[str, str, str, str]]:
@@ -48,6 +73,6 @@ def stacks() -> list[tuple[str, str, str, str]]:
         for recompute in RECOMPUTE
         for precision in PRECISIONS
         if not (family in NO_SDPA and attention in ("flash", "efficient"))
-        if not (attention == "package" and precision == "fp32")
+        if not (attention == "package" and (precision == "fp32" or family in NO_PACKAGE))
     ]
     return [stack for number, stack in enumerate(every) if number % 3 == number // 3 % 3]

@@ -16,13 +16,13 @@ from trainledger.allocator.stream import Builder, Kind, Stream
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.base.sources import Basis, Source
 from trainledger.evidence.trace.record import Birth, Record
-from trainledger.facts.dtypes import BF16, BOOL, DTYPES, FP16, FP32, FP64, INT8, INT32, INT64, UINT8, DType
+from trainledger.facts.dtypes import BF16, BOOL, COMPLEX64, DTYPES, FP16, FP32, FP64, INT8, INT32, INT64, UINT8, DType
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Moment, Segment, fold
 
 NAMES: dict[str, DType] = {
     "float64": FP64, "float32": FP32, "float16": FP16, "bfloat16": BF16, "int64": INT64, "uint64": INT64,
-    "int32": INT32, "int8": INT8, "uint8": UINT8, "bool": BOOL,
+    "int32": INT32, "int8": INT8, "uint8": UINT8, "bool": BOOL, "complex64": COMPLEX64,
 }  # fmt: skip
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 INSIDE = "kernel: "

@@ -8,15 +8,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.model.decoder import Trunk, act_of, decoder, weights_of
+from trainledger.base.dims import Dim, Dims
+from trainledger.facts.dtypes import FP32
+from trainledger.model.decoder import Trunk, act_of, decoder, leaving, pre_norm, weights_of
 from trainledger.model.families import moe
 from trainledger.model.keys import Keys
+from trainledger.model.latent_attention import latent_attention, widths_of
 from trainledger.model.parts import axis, gated, linear, norm
-from trainledger.model.program import Block, Buffer, Linear, Model, Norm, NormKind, Role, Rotary, Weight
+from trainledger.model.program import (
+    Add,
+    Block,
+    Buffer,
+    Experts,
+    GroupRouter,
+    Model,
+    NormKind,
+    Op,
+    Pairs,
+    Role,
+    Rope,
+    Rotary,
+    Turn,
+    Weight,
+)
 
-UNKNOWN = "multi-head latent attention (MLA) is counted in weights, its activations are not covered"
+UNTOLD = "its code is not part of Transformers, which names no class for this model type"
+HEADS = "grouped key heads (num_key_value_heads) are not what attention through latents makes, and its class fails"
+
 FURTHER = "no class of Transformers runs the layers that predict further tokens"
+NORMS = ("input_layernorm", "post_attention_layernorm")
+GREEDY, GROUPED = "greedy", "group_limited_greedy"
 PREFIX = moe.LAYERS
 
 
@@ -29,59 +50,90 @@ def build(keys: Keys) -> Model:
     groups = keys.integer("n_group", default=1)
     keys.divides("n_group", groups, "n_routed_experts", keys.integer(*moe.EXPERTS))
     second = keys.text("model_type") == "deepseek_v2"
-    bias = keys.flag("mlp_bias") if second else False
+    unknown = _unknown(keys)
     numbers = [tuple(at for at in range(layers) if (at in dense) is without) for without in (True, False)]
     blocks = tuple(
-        Block(PREFIX, (), _layer(keys, hidden, without, bias), at, 0 if without else top_k, UNKNOWN)
+        _block(_layer(keys, hidden, without), at, 0 if without else top_k, unknown)
         for without, at in zip((True, False), numbers, strict=True)
         if at
     )
     buffers = () if second else _corrections(keys, blocks)
-    rotary = Rotary(keys.integer("qk_rope_head_dim"))
+    rotary = Rotary(keys.integer("qk_rope_head_dim"), compound=second)
     model = decoder(keys, keys.text("model_type"), blocks, rotary, Trunk(buffers=buffers))
     return replace(model, further=_further(keys, model, layers))
 
 
-def _attention(keys: Keys, hidden: Dims) -> tuple[Weight | None, ...]:
-    """Weights of the latent attention: queries through `q_lora_rank` (or straight), keys and values through one."""
-    name, heads = "self_attn", Axis(Dim.HEADS, keys.integer("num_attention_heads"))
-    turned, straight = keys.integer("qk_rope_head_dim"), keys.integer("qk_nope_head_dim")
-    value, rank = keys.integer("v_head_dim"), keys.integer("kv_lora_rank")
-    bias = keys.flag("attention_bias")
-    query = (heads, Axis(Dim.HEAD_DIM, straight + turned))
-    found: list[Linear | Norm] = []
-    if keys.nullable("q_lora_rank") is None:
-        found.append(linear(f"{name}.q_proj", hidden, query))
-    else:
-        latent = axis(Dim.RANK, keys.integer("q_lora_rank"))
-        found.append(linear(f"{name}.q_a_proj", hidden, latent, bias))
-        found.append(norm(f"{name}.q_a_layernorm", latent, NormKind.RMS))
-        found.append(linear(f"{name}.q_b_proj", latent, query))
-    found.append(linear(f"{name}.kv_a_proj_with_mqa", hidden, axis(Dim.RANK, rank + turned), bias))
-    found.append(norm(f"{name}.kv_a_layernorm", axis(Dim.RANK, rank), NormKind.RMS))
-    found.append(linear(f"{name}.kv_b_proj", axis(Dim.RANK, rank), (heads, Axis(Dim.HEAD_DIM, straight + value))))
-    found.append(linear(f"{name}.o_proj", (heads, Axis(Dim.HEAD_DIM, value)), hidden, bias))
-    return tuple(weight for spec in found for weight in (spec.weight, spec.bias))
-
-
-def _mlp(keys: Keys, hidden: Dims, bias: bool) -> tuple[Weight, ...]:
-    """Weights of a layer's router, routed experts and the shared ones, which are one wide feed-forward."""
-    width = keys.integer(*moe.EXPERT_WIDTH)
-    router = moe.router_weight(keys, "mlp.gate", hidden)
-    every = (*moe.expert_weights(keys, "mlp.experts", hidden, width), router)
+def _unknown(keys: Keys) -> str:
+    """Why the activations of these keys are not covered; empty where they are."""
+    if keys.text("model_type") == "kimi_k2":
+        return UNTOLD
+    heads = keys.integer("num_attention_heads")
+    if keys.nullable("num_key_value_heads") is not None and keys.integer("num_key_value_heads") != heads:
+        return HEADS
     if not keys.integer("n_shared_experts", default=0, least=0):
-        return every
-    return (*every, *weights_of(gated("mlp.shared_experts", hidden, moe.shared_width(keys), act_of(keys), bias)))
+        return "a feed-forward of no width (n_shared_experts: 0) is not covered"
+    if keys.flag("output_router_logits"):
+        return "the routers' logits among the outputs (output_router_logits) are not covered"
+    return ""
 
 
-def _layer(keys: Keys, hidden: Dims, dense: bool, bias: bool) -> tuple[Weight, ...]:
-    names = ("input_layernorm", "post_attention_layernorm")
-    norms = [norm(name, hidden, NormKind.RMS).weight for name in names]
+def _block(ops: tuple[Op, ...], layers: tuple[int, ...], top_k: int, unknown: str) -> Block:
+    return Block(PREFIX, () if unknown else ops, _weights(ops), layers, top_k, unknown)
+
+
+def _weights(ops: tuple[Op, ...]) -> tuple[Weight, ...]:
+    """The layer's weights in the order of its class: attention, feed-forward (experts first), the two norms."""
+    every = weights_of(ops)
+    norms = [weight for weight in every if weight.name.partition(".")[0] in NORMS]
+    stacked = [weight for weight in every if weight.role is Role.EXPERT]
+    attention = [weight for weight in every if weight.name.startswith("self_attn.")]
+    return moe.unique((*attention, *stacked, *(weight for weight in every if weight not in norms), *norms))
+
+
+def _layer(keys: Keys, hidden: Dims, dense: bool) -> tuple[Op, ...]:
+    second = keys.text("model_type") == "deepseek_v2"
+    widths = widths_of(keys)
+    turn: Pairs | Rope = Pairs(Turn.COMPOUND if second else Turn.NEIGHBOURS)
+    if not second and not keys.flag("rope_interleave", default=True):
+        turn = Rope(widths.turned, widths.turned)
+    attention = latent_attention(hidden, widths, turn, (keys.flag("attention_bias"), keys.number("attention_dropout")))
+    bias = keys.flag("mlp_bias") if second else False
     if dense:
-        forward = weights_of(gated("mlp", hidden, keys.integer("intermediate_size"), act_of(keys), bias))
-    else:
-        forward = _mlp(keys, hidden, bias)
-    return moe.unique((*_attention(keys, hidden), *forward, *norms))
+        return pre_norm(hidden, attention, gated("mlp", hidden, keys.integer("intermediate_size"), act_of(keys), bias))
+    return pre_norm(hidden, attention, _mlp(keys, hidden, bias))
+
+
+def _mlp(keys: Keys, hidden: Dims, bias: bool) -> tuple[Op, ...]:
+    """Router, routed experts and the shared ones, which are one wide feed-forward that reads the same input."""
+    router = _router(keys, hidden)
+    gate_up, down = moe.expert_weights(keys, "mlp.experts", hidden, keys.integer(*moe.EXPERT_WIDTH))
+    experts = Experts(router.top_k, gate_up, down, act_of(keys))
+    made = ("router_logits", "scores", "chosen")
+    ops = (
+        Op("mlp.gate", router, ("x",), made, router.weight.dims[:1]),
+        Op("mlp.experts", experts, ("x", *made[1:]), ("routed",), hidden),
+    )
+    if not keys.integer("n_shared_experts", default=0, least=0):
+        return ops
+    shared = gated("mlp.shared_experts", hidden, moe.shared_width(keys), act_of(keys), bias)
+    return (
+        *ops,
+        *leaving(shared, "shared"),
+        Op("mlp", Add(), ("routed", "shared"), ("x",), hidden, (*made, "routed", "shared")),
+    )
+
+
+def _router(keys: Keys, hidden: Dims) -> GroupRouter:
+    """The router; its weight stays fp32 whatever the model's dtype."""
+    weight = replace(moe.router_weight(keys, "mlp.gate", hidden), dtype=FP32)
+    _, top_k = moe.routed(keys)
+    if keys.text("model_type") != "deepseek_v2":
+        bias = Buffer("mlp.gate.e_score_correction_bias", weight.dims[:1])
+        groups, kept = keys.integer("n_group", default=1), keys.integer("topk_group", default=1)
+        return GroupRouter(weight, top_k, groups, kept, keys.flag("norm_topk_prob", default=True), bias)
+    grouped = keys.choice("topk_method", {GREEDY: False, GROUPED: True}, False)
+    groups = keys.integer("n_group", default=1) if grouped else 0
+    return GroupRouter(weight, top_k, groups, keys.integer("topk_group", default=1) if grouped else 0, False)
 
 
 def _corrections(keys: Keys, blocks: tuple[Block, ...]) -> tuple[Buffer, ...]:
@@ -108,6 +160,6 @@ def _further(keys: Keys, model: Model, layers: int) -> tuple[Block, ...]:
         Weight("embed_tokens.weight", table, Role.EMBEDDING, tied=True),
         Weight("shared_head.head.weight", table, Role.HEAD, tied=True),
     )
-    weights = moe.unique((*_layer(keys, hidden, dense=False, bias=False), *own))
+    weights = moe.unique((*_weights(_layer(keys, hidden, dense=False)), *own))
     _, top_k = moe.routed(keys)
     return (Block(PREFIX, (), weights, tuple(range(layers, layers + count)), top_k, FURTHER),)

@@ -13,7 +13,20 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.model.decoder import act_of, grouped, leaving
 from trainledger.model.keys import Keys
 from trainledger.model.parts import axis, gated, linear
-from trainledger.model.program import Act, ActKind, Add, Block, Experts, Linear, Multiply, Op, Role, Router, Weight
+from trainledger.model.program import (
+    Act,
+    ActKind,
+    Add,
+    Block,
+    ClampedExperts,
+    Experts,
+    Linear,
+    Multiply,
+    Op,
+    Role,
+    Router,
+    Weight,
+)
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 TOP_K = ("num_experts_per_tok",)
@@ -115,7 +128,7 @@ def blocks(keys: Keys, kinds: Sequence[Kind], ops: Callable[[Kind], tuple[Op, ..
 
 def _routing(keys: Keys, block: Block) -> Block:
     """With how many experts a token takes, and without operations where what they run is not known."""
-    top_k = next((op.spec.top_k for op in block.ops if isinstance(op.spec, Experts)), 0)
+    top_k = next((op.spec.top_k for op in block.ops if isinstance(op.spec, Experts | ClampedExperts)), 0)
     if top_k and keys.number("router_jitter_noise"):
         block = uncovered(block, "noise on the router's input (router_jitter_noise) is not covered")
     if top_k and keys.flag("output_router_logits"):

@@ -51,8 +51,8 @@ class AttentionSite:
         """Whether the plan calls the flash-attn package."""
         return self.word == "flash"
 
-    def kernel_of(self, query: Any, mask: Any, dropout: float, grouped: bool) -> Kernel:
-        """The kernel of one call."""
+    def kernel_of(self, query: Any, value: int, mask: Any, dropout: float, grouped: bool) -> Kernel:
+        """The kernel of one call; `value`: the values' head dim."""
         if self.package:
             return Kernel.PACKAGE
         asked = Asked(
@@ -65,6 +65,7 @@ class AttentionSite:
             torch=self.torch,
             architecture=self.architecture,
             deprioritised=self.deprioritised,
+            value=value,
         )
         return choose(asked).kernel
 
@@ -86,7 +87,7 @@ def sdpa(site: AttentionSite) -> Callable[..., Any]:
         mask, dropout, causal = (given.get(name) for name in ("attn_mask", "dropout_p", "is_causal"))
         dropout, causal, scale = dropout or 0.0, bool(causal), given.get("scale")
         grouped = bool(given.get("enable_gqa")) and query.shape[-3] != key.shape[-3]
-        kernel = site.kernel_of(query, mask, dropout, grouped)
+        kernel = site.kernel_of(query, value.shape[-1], mask, dropout, grouped)
         site.calls[kernel.value] += 1
         mask = additive(mask, query.dtype)
         if mask is not None and kernel is Kernel.EFFICIENT:
@@ -165,6 +166,17 @@ def by_token(tensor: Any) -> Any:
     return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
 
 
+def with_layout(query: Any, width: int) -> Any:
+    """An empty tensor in the queries' layout with another head dim (aten/src/ATen/native/cudnn/MHA.cpp,
+    alloc_with_matching_layout)."""
+    batch, heads, rows, head = query.shape
+    if width == head:
+        return by_token(query)
+    if query.stride(1) > query.stride(2):  # head by head
+        return query.new_empty((batch, heads, rows, width))
+    return query.new_empty((batch, rows, heads, width)).transpose(1, 2)
+
+
 def in_order(tensor: Any) -> Any:
     """The same, token by token whatever the layout was (aten/src/ATen/native/transformers/cuda/attention_backward.cu,
     _efficient_attention_backward)."""
@@ -207,7 +219,8 @@ def handlers(site: AttentionSite) -> Mapping[Any, Callable[..., Any]]:
         none, sizes = query.new_empty(0), (rows, key.shape[2])
         seeds = (torch.empty(1, dtype=torch.int64), torch.empty(1, dtype=torch.int64))
         lse = torch.empty((batch, heads, rows, 1), dtype=torch.float32)
-        return by_token(query), lse, none, none.clone(), *sizes, *seeds, none.clone()
+        out = with_layout(query, value.shape[-1])
+        return out, lse, none, none.clone(), *sizes, *seeds, none.clone()
 
     made = {"flash": flash, "efficient": efficient, "cudnn": cudnn}
     behind = {"flash": flash_backward, "efficient": efficient_backward, "cudnn": flash_backward}
@@ -221,11 +234,11 @@ def handlers(site: AttentionSite) -> Mapping[Any, Callable[..., Any]]:
 def insides(site: AttentionSite, name: str, args: Any) -> tuple[Work, ...]:
     """Temporaries inside an attention kernel; nothing for another operation."""
     if name in FORWARD:
-        return attention_forward(_shape(args[0], args[1]), FORWARD[name])
+        return attention_forward(_shape(*args[:3]), FORWARD[name])
     if name in BACKWARD:
         kernel = BACKWARD[name]
         kernel = Kernel.PACKAGE if site.package and kernel is Kernel.FLASH else kernel
-        shape = _shape(args[1], args[2])
+        shape = _shape(*args[1:4])
         work = attention_backward(shape, kernel, site.torch, site.architecture)
         if kernel is Kernel.EFFICIENT and shape.kv_heads != shape.heads:
             wide = shape.batch * shape.heads * shape.keys * shape.head
@@ -234,6 +247,6 @@ def insides(site: AttentionSite, name: str, args: Any) -> tuple[Work, ...]:
     return ()
 
 
-def _shape(query: Any, key: Any) -> Shape:
+def _shape(query: Any, key: Any, value: Any) -> Shape:
     batch, heads, rows, head = query.shape
-    return Shape(batch, heads, key.shape[1], rows, key.shape[2], head, dtype_of(query.dtype))
+    return Shape(batch, heads, key.shape[1], rows, key.shape[2], head, dtype_of(query.dtype), value.shape[-1])

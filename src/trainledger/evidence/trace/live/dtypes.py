@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
-from trainledger.facts.dtypes import BF16, BOOL, DTYPES, FP16, FP32, FP64, INT8, INT32, INT64, UINT8, DType
+from trainledger.facts.dtypes import BF16, BOOL, COMPLEX64, DTYPES, FP16, FP32, FP64, INT8, INT32, INT64, UINT8, DType
 
 ROWS: dict[Any, DType] = {
     torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16, torch.int64: INT64,
     torch.uint64: INT64, torch.int32: INT32, torch.int8: INT8, torch.uint8: UINT8, torch.bool: BOOL,
+    torch.complex64: COMPLEX64,
 }  # fmt: skip
 TORCH = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 SIXTEEN = (torch.float16, torch.bfloat16)

@@ -30,6 +30,9 @@ def forward(module: Any, query: Any, *rest: Any, **named: Any) -> tuple[Any, Non
     """Attention of [batch, heads, sequence, head dim], keys and values after the queries; the result lies token by
     token."""
     key, value = rest[: len(("key", "value"))]
+    width, narrow = query.shape[-1], value.shape[-1]
+    if narrow != width:  # as integrations/flash_attention.py pads them for the kernel, and crops its result
+        value = torch.nn.functional.pad(value, [0, width - narrow])
     causal = named.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
     out = torch.nn.functional.scaled_dot_product_attention(
@@ -41,4 +44,6 @@ def forward(module: Any, query: Any, *rest: Any, **named: Any) -> tuple[Any, Non
         scale=named.get("scaling"),
         enable_gqa=True,
     )
+    if narrow != width:
+        out = out[..., :narrow]
     return out.transpose(1, 2).contiguous(), None

@@ -30,7 +30,9 @@ aten = torch.ops.aten
 RECOMPUTE = "recompute"
 ADD, ITEM, DEVICE = aten.add.Tensor, aten._local_scalar_dense.default, torch.ops.prim.device.default
 # What backward formulas (index, topk) write into zeros in place, out of place only because a mode is active.
-WRITES_INTO_ZEROS = {"index_put": aten.index_put_.default, "scatter.src": aten.scatter_.src}
+WRITES_INTO_ZEROS = {
+    "index_put": aten.index_put_.default, "scatter.src": aten.scatter_.src, "scatter_add": aten.scatter_add_.default,
+}  # fmt: skip
 # Where a kernel's order is not that of its results: dropout's mask, cuDNN attention's random state.
 MADE_FIRST = {row.operation: row.first for row in RESULT_ORDER}
 # Kernels whose random state lies on the host.

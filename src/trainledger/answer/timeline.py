@@ -1,0 +1,59 @@
+"""Memory over the course of a run on one rank: after every action of its schedule, and at most within it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.answer.check import check, check_model
+from trainledger.answer.estimate import architecture_of, device_of
+from trainledger.ledger.rank import rank_ledger
+from trainledger.model.build import model_of
+from trainledger.plan.schema import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One action, or another moment: bytes allocated at most within it, and once it is done."""
+
+    name: str
+    most: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The ticks of a run in order, on this rank. Blocks' ends, which a replay finds, are not counted."""
+
+    rank: int
+    ticks: tuple[Tick, ...]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """What each tick holds at most, of what the run does."""
+        high = max((tick.most for tick in self.ticks), default=0) or 1
+        return tuple(tick.most / high for tick in self.ticks)
+
+
+def timeline(plan: Plan, rank: int | None = None) -> Timeline:
+    """The timeline of a resolved plan: of the fullest rank, or of the one asked for.
+
+    Raises InputError as `estimate` does.
+    """
+    check(plan)
+    model = model_of(plan)
+    check_model(plan, model)
+    ledger = rank_ledger(plan, model, architecture_of(device_of(plan)), rank, each=True)
+    units = [line.unit for line in ledger.lines]
+    ticks: list[Tick] = []
+    total = 0
+    for moment, events, repeat in ledger.segments:
+        most = total
+        for _ in range(repeat):
+            for event in events:
+                total += units[event - 1] if event > 0 else -units[-event - 1]
+                most = max(most, total)
+        if ticks and ticks[-1].name == moment:
+            ticks[-1] = Tick(moment, max(ticks[-1].most, most), total)
+        else:
+            ticks.append(Tick(moment, most, total))
+    return Timeline(ledger.rank or rank or 0, tuple(ticks))

@@ -1,0 +1,32 @@
+"""Files that a verb writes: never over one that is there, unless that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainledger.base.problems import InputError, Problem
+
+OUTPUT_HELP = "Write to this file instead of standard output."
+FORCE_HELP = "Write over a file that is there."
+
+
+def check_output(path: str, force: bool) -> None:
+    """Raise InputError where a file is there already and is not to be written over, or its folder is missing."""
+    target = Path(path)
+    if not path:
+        return
+    if target.is_dir() or not target.parent.is_dir():
+        raise InputError([Problem("-o", f"found {path!r}", "a file in a folder that is there is needed")])
+    if target.exists() and not force:
+        raise InputError([Problem("-o", f"{path} is there already", "it is not written over", "Add --force.")])
+
+
+def write_output(path: str, text: str) -> None:
+    """Write the text to the file, or print it where no file is named. Raises InputError where it cannot be written."""
+    if not path:
+        print(text)
+        return
+    try:
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError([Problem("-o", f"{path}: {error.strerror}", "a file that can be written is needed")]) from None

@@ -1,0 +1,102 @@
+"""Megatron-Core: names, sources, and numbers of its own code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+
+NAME = "megatron"
+FAMILY = "megatron-gpt"
+FRAMEWORKS = (NAME, "megatron-bridge", "nemo")  # what runs Megatron-Core
+STRATEGIES = ("megatron-ddp", "megatron-distopt", "megatron-fsdp")
+LOSSES = ("vocab-parallel", "vocab-parallel-fused", "vocab-parallel-te")
+
+LAYERS = Source(
+    "Megatron-Core: layers as their forward is written",
+    "megatron/core/transformer/{transformer_layer,attention,mlp,dot_product_attention}.py, tensor_parallel/layers.py",
+    "0.19.2",
+)
+LOSS = Source(
+    "Megatron-Core: vocabulary-parallel cross entropy",
+    "megatron/core/tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py",
+    "0.19.2",
+)
+BUFFER = Source("Megatron-Core: the global memory buffer", "megatron/core/utils.py, GlobalMemoryBuffer", "0.19.2")
+ROTARY = Source(
+    "Megatron-Core: rotary angles, made once a length",
+    "megatron/core/models/common/embeddings/rotary_pos_embedding.py",
+    "0.19.2",
+)
+CHECKPOINT = Source("Megatron-Core: activation recomputation", "megatron/core/tensor_parallel/random.py", "0.19.2")
+SCHEDULES = Source(
+    "Megatron-Core: pipeline schedules", "megatron/core/pipeline_parallel/{schedules,p2p_communication}.py", "0.19.2"
+)
+OPTIMIZER = Source(
+    "Megatron-Core: the distributed optimizer and Float16Optimizer",
+    "megatron/core/optimizer/{distrib_optimizer,optimizer}.py",
+    "0.19.2",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedSoftmax:
+    """The kernel that masks, scales and takes the softmax: key lengths above `shortest` and up to `longest`, multiples
+    of `multiple`, in 16 bits."""
+
+    shortest: int
+    longest: int
+    multiple: int
+    source: Source
+
+
+SOFTMAX = FusedSoftmax(
+    16, 4096, 4,
+    Source("Megatron-Core: fused softmax", "megatron/core/fusions/fused_softmax.py, is_kernel_available", "0.19.2"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Qkv:
+    """A group of the fused projection: its query heads and `others` (a key head and a value head)."""
+
+    others: int
+    source: Source
+
+
+QKV = Qkv(2, LAYERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """After how many rounds of micro-batches over all ranks a pipeline repeats itself; how many more steps after the
+    second one are replayed, for blocks that the allocator takes as steps follow each other."""
+
+    rounds: int
+    steps: int
+    source: Source
+
+
+SETTLED = Settled(3, 3, SCHEDULES)  # warm-up is at most two rounds long
+
+
+@dataclass(frozen=True, slots=True)
+class MegatronFsdp:
+    """Megatron-FSDP: the plan's word for it, the option that says what is sharded, and what can be estimated of it."""
+
+    strategy: str
+    option: str
+    sharding: str
+    source: Source
+
+
+FSDP = MegatronFsdp(
+    "megatron-fsdp",
+    "data_parallel_sharding_strategy",
+    "optim_grads_params",
+    Source(
+        "Megatron-FSDP: sharded states, gathered unit by unit",
+        "megatron/core/distributed/fsdp/src/megatron_fsdp/{megatron_fsdp,param_and_grad_buffer}.py",
+        "2026-08",
+    ),
+)

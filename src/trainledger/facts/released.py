@@ -1,0 +1,35 @@
+"""Layers whose code changed between releases of Transformers: from which one on they run as the ledger has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedLayers:
+    """The model types; the release since which their layers run as the ledger has them; and that since which a router's
+    weight stays fp32 whatever the model's dtype (before, it has that; empty: it always has)."""
+
+    families: tuple[str, ...]
+    since: str
+    high_router: str
+    source: Source
+
+
+_ROWS = (
+    ReleasedLayers(
+        ("deepseek_v2", "deepseek_v3"), "5.18", "5.24",
+        Source(
+            "Transformers DeepSeek V2 and V3",
+            "transformers/models/deepseek_v{2,3}/modeling_*.py: expand_kv, router (5.0.0, 5.12.0, 5.18.0 to 5.24.0)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
+        ("gpt_oss",), "5.0", "",
+        Source("Transformers gpt-oss", "transformers/models/gpt_oss/modeling_gpt_oss.py (5.0.0 to 5.24.0)", "5.24.0"),
+    ),
+)  # fmt: skip
+RELEASED = {family: row for row in _ROWS for family in row.families}

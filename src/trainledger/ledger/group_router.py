@@ -1,0 +1,143 @@
+"""Routers in fp32 that choose among groups of experts, on a tape.
+
+Sources: transformers (5.24.0) DeepseekV2TopkRouter.forward, DeepseekV3TopkRouter.forward; torch (v2.13)
+tools/autograd/derivatives.yaml: gather, masked_fill, topk. What only the choice reads has no gradient: its graph ends
+with the router's names.
+"""
+
+from __future__ import annotations
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import BOOL, FP32, INT64, DType
+from trainledger.ledger import aten, nn
+from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.model.program import GroupRouter
+
+BEST = ("first", "second")  # of each group, whose corrected scores stand for it
+
+
+def router(t: Tape, spec: GroupRouter, x: int, weight: int) -> list[int]:
+    """Logits, the scores of the chosen experts, and their numbers."""
+    flat = aten.view(t, x)
+    dims = (*t.dims[x][:-1], t.dims[weight][0])
+    # arguments are evaluated from the first to the last
+    high = aten.to(t, flat, FP32)
+    wide = aten.to(t, weight, FP32)
+    logits = nn.flat_linear(t, high, dims, wide)
+    t.end([high, wide])
+    if spec.corrected is None:
+        scores, chosen, named = _softmaxed(t, spec, logits)
+    else:
+        scores, chosen, named = _corrected(t, spec, logits)
+    out = aten.scale(t, scores, "scaled scores")
+    t.end([flat, scores, *named])
+    return [logits, out, chosen]
+
+
+def _softmaxed(t: Tape, spec: GroupRouter, logits: int) -> tuple[int, int, list[int]]:
+    """The best of a softmax, in the best groups alone where there are groups."""
+    probs, named = aten.softmax(t, logits, FP32), list[int]()
+    if spec.groups:
+        best = _groups(t, spec, probs)
+        each = _made(t, "max", (probs,), best, FP32)
+        places = _made(t, "max", (probs,), best, INT64)  # which its node keeps as long as its result is named
+        mask, more = _mask(t, spec, each, t.dims[probs])
+        named += [probs, *more, *([places] if t.grad[probs] else [])]
+        probs = _masked(t, probs, mask)
+    scores, chosen = _best(t, probs, spec.top_k)
+    return scores, chosen, [*named, probs]
+
+
+def _corrected(t: Tape, spec: GroupRouter, logits: int) -> tuple[int, int, list[int]]:
+    """Sigmoids, gathered where their corrected values are the best of the best groups."""
+    assert spec.corrected is not None
+    probs = aten.unary(t, "sigmoid", logits, saves_out=True)
+    dims = t.dims[probs]
+    first = _made(
+        t, "add", (probs, t.outside(spec.corrected.dims, FP32, False)), dims, aten.promote(t.dtype[probs], FP32)
+    )
+    best = _groups(t, spec, probs)
+    two = (*best, Axis(Dim.SLOTS, len(BEST)))
+    values = _made(t, "topk", (first,), two, FP32)
+    places = _made(t, "topk", (first,), two, INT64)
+    each = _made(t, "sum", (values,), best, FP32)
+    mask, more = _mask(t, spec, each, dims)
+    second = _made(t, "masked_fill", (first, mask), dims, FP32)
+    slots = (*dims[:-1], Axis(Dim.SLOTS, spec.top_k))
+    values, chosen = (
+        t.fresh(slots, FP32, False, "best corrected scores"),
+        t.fresh(slots, INT64, False, "chosen experts"),
+    )
+    t.run(Prim("topk", (second,), (values, chosen), (), (), ()))
+    grad = t.grad[probs]
+    scores = t.fresh(slots, t.dtype[probs], grad, "scores")
+    t.run(Prim("gather", (probs, chosen), (scores,), (chosen,) if grad else (), aten.GRAD0, ()))
+    named = [probs, second, *more, *([places, mask] if grad else [])]
+    if spec.normalise:
+        scores, total = _divided(t, scores)
+        named.append(total)
+    return scores, chosen, named
+
+
+def _divided(t: Tape, scores: int) -> tuple[int, int]:
+    """scores /= scores.sum(-1) + a small number: in place, so that autograd copies the dividend first. Under autocast
+    the sum is fp32."""
+    dims, dtype, grad = t.dims[scores], t.dtype[scores], t.grad[scores]
+    one = (*dims[:-1], Axis(Dim.ONE, 1))
+    summed = t.fresh(one, FP32 if t.autocast is not None else dtype, grad, "sum of scores")
+    same = t.dtype[summed] == dtype
+    t.run(Prim("sum", (scores,), (summed,), (), aten.PASS0 if same else aten.GRAD0, ()))
+    total = aten.shift(t, summed)
+    out = t.alias(scores)
+    if not grad:
+        return t.run(Prim("div_", (scores, total), (out,), (), (), ())), total
+    before = t.fresh(dims, dtype, False, "scores before division")
+    t.run(Prim("clone", (scores,), (before,), (), (), ()))
+    kinds = ("quotient", "second quotient", "negated gradient", "gradient before reduction")
+    wide = aten.promote(dtype, t.dtype[total])
+    made = [aten.temporary(t, dims, wide, f"{kind} in backward") for kind in kinds]
+    whole = () if same else (aten.temporary(t, dims, wide, "gradient before cast"),)
+    steps = (
+        *(Step(Code.BORN, 1, one) for one in made),
+        *(Step(Code.DEAD, 1, one) for one in reversed(made[:-1])),
+        *(Step(Code.BORN, 0, one) for one in whole),
+        Step(Code.GRAD, 0),
+        *(Step(Code.DEAD, 0, one) for one in whole),
+        Step(Code.GRAD, 1),
+        Step(Code.DEAD, 1, made[-1]),
+    )
+    return t.run(Prim("div_", (scores, total, before), (out,), (before, total), steps, ())), total
+
+
+def _groups(t: Tape, spec: GroupRouter, scores: int) -> Dims:
+    return (*t.dims[scores][:-1], Axis(Dim.SLOTS, spec.groups))
+
+
+def _mask(t: Tape, spec: GroupRouter, each: int, dims: Dims) -> tuple[int, list[int]]:
+    """Which experts are in none of the best groups; what the code names on the way."""
+    kept = (*dims[:-1], Axis(Dim.SLOTS, spec.kept))
+    values, chosen = t.fresh(kept, FP32, False, "scores of groups"), t.fresh(kept, INT64, False, "chosen groups")
+    t.run(Prim("topk", (each,), (values, chosen), (), (), ()))
+    groups = _made(t, "zeros_like", (each, chosen), t.dims[each], FP32)
+    scores = _made(t, "expand, clone", (groups,), dims, FP32)
+    truth = _made(t, "bool", (scores,), dims, BOOL)
+    return _made(t, "not", (truth,), dims, BOOL), [each, chosen, groups, scores]
+
+
+def _masked(t: Tape, scores: int, mask: int) -> int:
+    """Scores of other groups' experts set to zero: saves the mask."""
+    grad = t.grad[scores]
+    out = t.fresh(t.dims[scores], t.dtype[scores], grad, "scores of chosen groups")
+    return t.run(Prim("masked_fill", (scores, mask), (out,), (mask,) if grad else (), aten.GRAD0, ()))
+
+
+def _best(t: Tape, scores: int, top_k: int) -> tuple[int, int]:
+    dims, grad = (*t.dims[scores][:-1], Axis(Dim.SLOTS, top_k)), t.grad[scores]
+    made, chosen = t.fresh(dims, FP32, grad, "best scores"), t.fresh(dims, INT64, False, "chosen experts")
+    t.run(Prim("topk", (scores,), (made, chosen), (chosen,) if grad else (), aten.GRAD0, ()))
+    return made, chosen
+
+
+def _made(t: Tape, kind: str, ins: tuple[int, ...], dims: Dims, dtype: DType) -> int:
+    """A tensor that no gradient reaches."""
+    return t.run(Prim(kind, ins, (t.fresh(dims, dtype, False, kind),), (), (), ()))

@@ -1,0 +1,70 @@
+"""How Megatron-Core runs its layers: degrees, fusions, implementation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trainledger.ledger.mega_routing import Routing
+from trainledger.lines.parts import Parts
+
+
+class Backend(StrEnum):
+    """Which of Transformer Engine's attentions runs."""
+
+    FUSED = "fused"  # cuDNN
+    FLASH = "flash"
+    UNFUSED = "unfused"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Transformer Engine: its release, attention, whether its algorithms are deterministic, the context-parallel ranks
+    and how they exchange keys and values (`p2p`, `all_gather` or `a2a`)."""
+
+    release: str
+    backend: Backend
+    deterministic: bool = False
+    ranks: int = 1
+    exchange: str = "p2p"
+
+
+@dataclass(frozen=True, slots=True)
+class Fusions:
+    """Which of Megatron's fusions are on: of bias and activation, of bias, dropout and residual sum, of mask and
+    softmax, of rotary embedding, of a weight's gradient with the buffer that it is added to. `compiled`: functions that
+    are marked for it are compiled, which write no input in place before they end."""
+
+    activation: bool = True
+    dropout: bool = True
+    softmax: bool = True
+    rope: bool = True
+    gradient: bool = True
+    compiled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Mega:
+    """The run of one rank's layers. `scattered`: between layers the sequence is spread over the tensor-parallel ranks;
+    `engine`: Transformer Engine's modules run (None: Megatron's own); `wide_softmax`: the softmax runs in fp32;
+    `spread`: a recomputed layer's kept input is spread over the tensor-parallel ranks; `indexed`: embeddings are looked
+    up by indexing; `routing`: how experts run (None: there are none)."""
+
+    parts: Parts
+    scattered: bool
+    fusions: Fusions
+    engine: Engine | None = None
+    wide_softmax: bool = False
+    spread: bool = False
+    indexed: bool = False
+    routing: Routing | None = None
+
+    @property
+    def ranks(self) -> int:
+        """The tensor-parallel ranks over which the sequence is spread between layers; 1 where it is not."""
+        return self.parts.tp if self.scattered else 1
+
+    @property
+    def added(self) -> bool:
+        """Whether weights' gradients are added to their buffer by the product itself, and none are made."""
+        return self.engine is not None and self.fusions.gradient

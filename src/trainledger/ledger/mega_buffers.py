@@ -1,0 +1,102 @@
+"""The parameters of a rank's model chunks as Megatron-Core lays them in flat buffers, and how each chunk is wrapped.
+
+Source: megatron/core/distributed/distributed_data_parallel.py; megatron/training/training.py, get_model (0.14 to 0.19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainledger.facts.dtypes import DTYPES, FP32
+from trainledger.facts.megatron_buffers import release_of
+from trainledger.facts.registration import rank_in
+from trainledger.ledger.mega_run import Chunk, Rank
+from trainledger.lines.param_bucketing import Bucketing, bucket_of
+from trainledger.lines.param_buffers import Parameter, Wrap, experts_apart
+from trainledger.model.operations_megatron_moe import taken_apart
+from trainledger.model.program import Role, Weight
+from trainledger.plan.degrees import degrees
+from trainledger.plan.mesh import expert_tensor_degree
+from trainledger.plan.schema import Plan
+
+DISTRIBUTED, REPLICATED = "megatron-distopt", "megatron-ddp"
+Named = tuple[str, int, Weight]  # prefix of a name, the layer's number (-1: of no layer), the rank's part of a weight
+
+
+def weights_of(rank: Rank, chunk: Chunk) -> list[Named]:
+    """The parameters of a chunk in the order in which they are built."""
+    model, found = rank.job.model, list[Named]()
+    if chunk.first:
+        found += [("", -1, weight) for weight in model.embeddings]
+    blocks = {layer: block for block in model.blocks for layer in block.layers}
+    mega = rank.job.run.software.mega
+    grouped = mega is not None and mega.routing is not None and mega.routing.grouped
+    for layer in chunk.layers:
+        own = taken_apart(blocks[layer].weights, grouped)
+        found += [(f"{blocks[layer].name}.", layer, weight) for weight in own]
+    if chunk.last:
+        apart = degrees(rank.plan).pp > 1
+        found += [("", -1, weight) for weight in model.head.weights if not weight.tied or apart]
+    return found
+
+
+def parameters_of(stage: Rank, chunk: Chunk) -> Iterator[tuple[Weight, Parameter]]:
+    """A chunk's trained parameters in the order of its modules, with their weights. A tied table of two stages is
+    shared."""
+    plan, model = stage.plan, stage.job.model
+    given = degrees(plan)
+    etp, release = expert_tensor_degree(plan), release_of(plan.stack.versions)
+    apart = experts_apart(given.ep, etp, given.tp, release)
+    tied, ends = any(one.tied for one in model.head.weights), chunk.first != chunk.last
+    for name, weight in _named(stage, chunk):
+        yield (
+            weight,
+            Parameter(
+                name,
+                weight.elements,
+                weight.dtype or DTYPES[plan.precision.weights],
+                expert=apart and weight.role is Role.EXPERT,
+                shared_embedding=ends and tied and (weight.tied or weight.role is Role.EMBEDDING),
+            ),
+        )
+
+
+def _named(stage: Rank, chunk: Chunk) -> Iterator[tuple[str, Weight]]:
+    """Parameters with their names: layers are numbered within their chunk, their parameters as they are registered."""
+    family, found = stage.job.model.family, weights_of(stage, chunk)
+    first = min((at for at, (_, layer, _) in enumerate(found) if layer >= 0), default=len(found))
+    layers = sorted(
+        (one for one in found if one[1] >= 0),
+        key=lambda one: (chunk.layers.index(one[1]), rank_in(family, one[2].name)),
+    )
+    for prefix, layer, weight in (*found[:first], *layers, *found[first + len(layers) :]):
+        number = f"{chunk.layers.index(layer)}." if layer >= 0 else ""
+        yield f"{prefix}{number}{weight.name}", weight
+
+
+def wrap_of(plan: Plan, stage: int = 0, chunk: int = 0, elements: int = 0) -> Wrap:
+    """How a resolved plan wraps a model chunk of a pipeline stage. `elements`: of all chunks of the rank."""
+    given, options = degrees(plan), plan.parallel.options
+    release = release_of(plan.stack.versions)
+    ranks = given.dp * given.cp
+    experts = max(ranks * given.tp // (given.ep * (plan.parallel.etp or given.tp)), 1)
+    bucketing = Bucketing(
+        size=options.get("ddp_bucket_size"),
+        number=options.get("ddp_num_buckets"),
+        elements=elements,
+        overlap=bool(options.get("overlap_grad_reduce")),
+        stage=stage,
+        chunk=chunk,
+        at_step=bool(options.get("overlap_param_gather_with_optimizer_step")),
+    )
+    return Wrap(
+        ranks=ranks,
+        expert_ranks=experts,
+        distributed=plan.parallel.strategy == DISTRIBUTED,
+        bucket=bucket_of(bucketing, ranks, given.cp, release),
+        gradients=FP32 if plan.precision.gradients == FP32.name else None,
+        fast=bool(options.get("ddp_pad_buckets_for_high_nccl_busbw")),
+        instances=options.get("num_distributed_optimizer_instances") or 1,
+        promoted=tuple(options.get("ddp_param_name_patterns_for_fp32_local_accumulation") or ()),
+        release=release,
+    )

@@ -1,0 +1,106 @@
+"""Transformer Engine under Megatron-Core: what a process keeps for it, and what it is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.base.sources import Basis
+from trainledger.facts.allocator import CUDA
+from trainledger.facts.dtypes import BOOL, UINT8
+from trainledger.facts.megatron import BUFFER
+from trainledger.facts.transformer_engine import DUMMY, GEMM, MASK
+from trainledger.facts.versions import at_least
+from trainledger.ledger.mega_choice import number
+from trainledger.ledger.mega_routing import own_dummies
+from trainledger.ledger.mega_run import Chunk
+from trainledger.ledger.opening import Job
+from trainledger.lines.line import Account, Line
+from trainledger.model.operations_megatron import Parallel
+from trainledger.model.operations_megatron_moe import GroupedExperts
+from trainledger.model.program import Op
+from trainledger.plan.schema import Plan
+
+MADE = "create_attention_mask_in_dataloader"
+
+
+def lasting(job: Job, shared: int) -> list[tuple[int, int]]:
+    """Lines of what is made once and stays: the products' workspaces, and the buffer of `shared` elements into which
+    Megatron's own layers gather."""
+    mega, setting = job.run.software.mega, job.run.setting
+    assert mega is not None
+    assert mega.engine is not None
+    found = workspaces(job, mega.engine.release, mega.routing is not None and mega.routing.grouped)
+    if shared:
+        flat = (Axis(Dim.ELEMENTS, shared),)
+        found.append((job.book.tensor(Account.BUFFERS, "buffer that layers share", flat, setting.weights, BUFFER), 1))
+    return found
+
+
+def workspaces(job: Job, release: str, grouped: bool) -> list[tuple[int, int]]:
+    """Lines of Transformer Engine's workspaces; `grouped`: of products of several matrices, too."""
+    wide = number(job.run.setting.architecture) >= GEMM.wide
+    more = GEMM.more if at_least(release, GEMM.since) else 0
+    size = CUDA.rounded(GEMM.large + more if wide else GEMM.small)
+    dims = (Axis(Dim.ELEMENTS, size),)
+    names = ["Transformer Engine's cuBLAS workspace"]
+    names += [f"Transformer Engine's cuBLAS workspace of stream {at}" for at in range(GEMM.streams) if grouped]
+    book = job.book
+    return [
+        (book.add(Line(Account.WORKSPACE, name, dims, UINT8, size, Basis.COUNTED, GEMM.source)), 1) for name in names
+    ]
+
+
+def dummies(job: Job, chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
+    """Lines of the gradients that stand in for those added to their buffer in place: one of each shape that the rank's
+    chunks have, made in the first backward and kept."""
+    mega = job.run.software.mega
+    if mega is None or not mega.added:
+        return []
+    layers = {layer for chunk in chunks for layer in chunk.layers}
+    groups: list[Sequence[Op]] = [block.ops for block in job.model.blocks if layers & set(block.layers)]
+    groups += [job.model.head.ops for chunk in chunks if chunk.last]
+    shapes: dict[tuple[int, ...], Dims] = {}
+    fresh = mega.engine is not None and own_dummies(mega.engine.release)
+    for dims in _weights(op for ops in groups for op in ops if not (fresh and isinstance(op.spec, GroupedExperts))):
+        shapes.setdefault(tuple(axis.size for axis in dims), dims)
+    dtype = job.run.setting.weights
+    return [
+        (job.book.tensor(Account.BACKWARD, f"unused gradient of weights of {shape}", dims, dtype, DUMMY), 1)
+        for shape, dims in shapes.items()
+    ]
+
+
+def _weights(ops: Iterable[Op]) -> Iterable[Dims]:
+    for op in ops:
+        if isinstance(op.spec, Parallel):
+            yield op.spec.weight.dims
+        elif isinstance(op.spec, GroupedExperts):
+            yield op.spec.up.dims[1:]
+            yield op.spec.down.dims[1:]
+
+
+def gathered(job: Job, chunks: Sequence[Chunk]) -> int:
+    """Elements of the shared buffer into which layers with experts gather all tokens of their ranks; 0: they do not."""
+    mega, setting = job.run.software.mega, job.run.setting
+    if mega is None or mega.routing is None or not mega.routing.gathers:
+        return 0
+    group, layers = mega.parts.ep * mega.parts.etp, {layer for chunk in chunks for layer in chunk.layers}
+    if group == 1 or not any(block.top_k and layers & set(block.layers) for block in job.model.blocks):
+        return 0
+    return setting.batch * setting.sequence // mega.ranks * group * job.model.hidden.size
+
+
+def mask_line(plan: Plan, job: Job) -> int | None:
+    """The line of the causal mask that comes with each batch, which Transformer Engine does not read; None where there
+    is none. Unless the plan says so it is taken to be there with Transformer Engine's layers, but not where the
+    sequence is spread over ranks: whole on each of them, it would undo what the spreading saves."""
+    made = plan.stack.options.get(MADE)
+    if made is None:
+        mega = job.run.software.mega
+        made = mega is not None and mega.engine is not None and plan.parallel.cp == 1
+    if not made:
+        return None
+    length = Axis(Dim.SEQUENCE, plan.batch.sequence)
+    dims = (Axis(Dim.BATCH, plan.batch.micro_batch), length, Axis(Dim.KEY_SEQUENCE, length.size))
+    return job.book.tensor(Account.INPUTS, "causal mask of the batch", dims, BOOL, MASK)

@@ -1,0 +1,225 @@
+"""One micro-batch of one model chunk under Megatron-Core, walked: its forward and its backward as events of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.dtypes import INT64, DType
+from trainledger.facts.megatron import CHECKPOINT
+from trainledger.ledger import mega_loss
+from trainledger.ledger.blocks import Walked, Walker
+from trainledger.ledger.book import AUTOGRAD
+from trainledger.ledger.frame import Frame
+from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.mega import Mega
+from trainledger.ledger.mega_left import DISPATCHER, released, routes, shifted
+from trainledger.ledger.mega_moe import AGAIN
+from trainledger.ledger.mega_run import Chunk
+from trainledger.ledger.opening import Job
+from trainledger.ledger.piece import Piece
+from trainledger.ledger.regions import Region, regions_of
+from trainledger.ledger.rules import lower
+from trainledger.ledger.rules_megatron import cut
+from trainledger.ledger.tape import EXTERNAL
+from trainledger.lines.line import Account
+from trainledger.lines.stream import Events, Segment
+from trainledger.model.program import Block
+from trainledger.plan.running import Recompute
+
+Ends = tuple[bool, int]  # whether the input was received; how many hold the arriving gradient besides the engine
+Group = tuple[tuple[int, ...], bool]  # layers that are walked as one, by their blocks, and whether they run again
+HIDDEN, SLOPE = "hidden states", "gradient of hidden states"
+CORE = "core_attn"
+# modules that may run again on their own, and the operations that they are in dense layers and in those with experts
+MODULES = {
+    CORE: ("self_attention.core_attention",) * len((False, True)),
+    "mlp": ("mlp", ""),
+    "moe": ("", "mlp"),
+    "shared_experts": ("", "mlp.shared_experts"),
+    "moe_act": ("", AGAIN),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Lines that pass between pieces and stages: hidden states and their gradient."""
+
+    hidden: int
+    slope: int
+    dims: Dims
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A micro-batch through a chunk: segments forward and backward, and after how many of a segment's events its first
+    matrix product has returned. `after`: both where the chunk's last backward left a graph that they let go."""
+
+    forward: tuple[Segment, ...]
+    backward: tuple[Segment, ...]
+    products: Mapping[Events, int]
+    after: tuple[tuple[Segment, ...], tuple[Segment, ...]]
+
+
+def masked(made: Pass, mask: int | None) -> Pass:
+    """A pass whose batch comes with a mask, which the forward's caller holds until it returns."""
+    if mask is None:
+        return made
+    first, last = Segment("forward", (mask + 1,)), Segment("forward", (-mask - 1,))
+    return replace(made, forward=(first, *made.forward, last), after=((first, *made.after[0], last), made.after[1]))
+
+
+def edges_of(job: Job) -> Edges:
+    """The lines between layers."""
+    mega, setting = job.run.software.mega, job.run.setting
+    assert mega is not None
+    whole = job.frame().dims((job.model.hidden,))
+    dims = cut(whole, mega.ranks)
+    hidden, slope = (
+        job.book.tensor(account, name, dims, setting.weights, AUTOGRAD)
+        for account, name in ((Account.ACTIVATIONS, HIDDEN), (Account.BACKWARD, SLOPE))
+    )
+    return Edges(hidden, slope, dims, setting.weights)
+
+
+class Walks:
+    """The pieces of a chunk, each walked once."""
+
+    def __init__(self, job: Job, leaves: Leaves, recompute: Recompute) -> None:
+        self.job, self.leaves, self.recompute = job, leaves, recompute
+        self.edges = edges_of(job)
+        self._layers: dict[tuple[tuple[int, ...], bool, Ends, bool], Walked] = {}
+
+    def run(self, chunk: Chunk) -> Pass:
+        """A micro-batch through a chunk."""
+        groups = self.groups(chunk)
+        top = len(groups) - 1
+        left = [self._leaves_graph(*group) and (at > 0 or chunk.first) for at, group in enumerate(groups)]
+        opening = self._opening(int(left[0])) if chunk.first else None
+        layers = []
+        for at, (blocks, made) in enumerate(groups):
+            lent = int(left[at + 1]) if at < top else int(not chunk.last)
+            layers.append(self.layer(blocks, made, (not at and not chunk.first, lent), left[at]))
+        closing = self._closing() if chunk.last else None
+        every = [one for one in (opening, *layers, closing) if one is not None]
+        kept = (self.edges.hidden, self.edges.slope)
+        marked = dict(zip(range(int(chunk.first), len(every)), left, strict=False))
+        after = [released(one, kept) if marked.get(at) else one for at, one in enumerate(every)]
+        products = {
+            events: at
+            for walked in every
+            for events, at in zip((walked.forward, walked.backward), walked.products, strict=True)
+            if at
+        }
+        return Pass(*_segments(every), products, _segments(after))
+
+    def _leaves_graph(self, blocks: tuple[int, ...], again: bool) -> bool:
+        """Whether these layers, run again, leave a graph behind."""
+        return again and any(routes(self.job.model.blocks[at]) for at in blocks)
+
+    def whole(self) -> Chunk:
+        """All layers as one chunk."""
+        layers = sorted(layer for block in self.job.model.blocks for layer in block.layers)
+        return Chunk(tuple(layers), True, True)
+
+    def groups(self, chunk: Chunk) -> list[Group]:
+        """Layers that are walked as one, by their blocks, and whether they are recomputed."""
+        blocks = {layer: at for at, block in enumerate(self.job.model.blocks) for layer in block.layers}
+        kinds = [blocks[layer] for layer in chunk.layers]
+        given = self.recompute
+        if given.kind != "full":
+            return [((kind,), False) for kind in kinds]
+        count = given.num_layers or 1
+        if given.method == "block":
+            return [((kind,), at < count) for at, kind in enumerate(kinds)]
+        return [(tuple(kinds[at : at + count]), True) for at in range(0, len(kinds), count)]
+
+    def layer(self, blocks: tuple[int, ...], again: bool, ends: Ends, left: bool = False) -> Walked:
+        """Some layers as one piece."""
+        key = (blocks, again, ends, left)
+        if key not in self._layers:
+            self._layers[key] = self._walk(tuple(self.job.model.blocks[at] for at in blocks), again, ends, left)
+        return self._layers[key]
+
+    def _walk(self, blocks: tuple[Block, ...], again: bool, ends: Ends, left: bool) -> Walked:
+        frame, edges = self.job.frame(), self.edges
+        tape = frame.tape
+        source = tape.inherit(edges.dims, edges.dtype, True, HIDDEN)
+        frame.names["h"] = source
+        if again or ends[0]:
+            tape.leaves.add(source)
+        for block in blocks:
+            lower(frame, block.ops)
+        target = frame.names["h"]
+        tape.end([source, *(value for value in frame.names.values() if value != target)])
+        known = {tape.store[source]: edges.hidden, tape.store[target]: edges.hidden}
+        prefix = f"{blocks[0].name}.*."
+        leaf = source if ends[0] or left else EXTERNAL
+        piece = Piece(tape, source, target, prefix, known, edges.slope, edges.slope, {}, leaf, frame.calls)
+        walker = Walker(self.job.book, piece, self.leaves.first)
+        if again:
+            walked = walker.recomputed(True, lent=ends[1])
+            return self._spread(walked) if mega_of(self.job).spread else walked
+        return walker.plain(regions=self._regions(frame), lent=ends[1])
+
+    def _spread(self, walked: Walked) -> Walked:
+        """The input is kept as this rank's part of it, and gathered before the layer runs again."""
+        job, edges, ranks = self.job, self.edges, mega_of(self.job).parts.tp
+        part = (Axis(Dim.ELEMENTS, elements(edges.dims) // ranks),)
+        line = job.book.tensor(Account.ACTIVATIONS, "part of a layer's input", part, edges.dtype, CHECKPOINT)
+        ahead = (*walked.forward, line + 1, -edges.hidden - 1)
+        behind = (edges.hidden + 1, -line - 1)
+        return shifted(replace(walked, forward=ahead, backward=(*behind, *walked.backward)), len(behind))
+
+    def _regions(self, frame: Frame) -> tuple[Region, ...]:
+        given = self.recompute
+        if given.kind != "selective":
+            return ()
+        routed = DISPATCHER in {name for name, _, _ in frame.marks}
+        names = [MODULES[name][routed] for name in given.modules or (CORE,)]
+        return regions_of(frame.tape, frame.marks, [name for name in names if name])
+
+    def _opening(self, lent: int) -> Walked:
+        """The embedding."""
+        job, edges = self.job, self.edges
+        frame = job.frame()
+        tape = frame.tape
+        frame.names["input_ids"] = tape.outside(frame.dims(()), INT64, False)
+        lower(frame, job.model.prologue)
+        target = frame.names["h"]
+        tape.end([value for value in frame.names.values() if value != target])
+        known = {tape.store[target]: edges.hidden}
+        piece = Piece(tape, EXTERNAL, target, "", known, edges.slope, edges.slope, {}, calls=frame.calls)
+        return Walker(job.book, piece, self.leaves.last).plain(lent=lent)
+
+    def _closing(self) -> Walked:
+        """The output layer and the loss."""
+        job, edges = self.job, self.edges
+        frame = job.frame()
+        tape = frame.tape
+        source = tape.inherit(edges.dims, edges.dtype, True, HIDDEN)
+        frame.names["h"] = source
+        loss = mega_loss.closing(frame, job.model, job.run.loss)
+        tape.end([source, *(value for value in frame.names.values() if value != loss)])
+        arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
+        kept = job.line(Account.LOGITS, "loss", frame, loss)
+        known = {tape.store[source]: edges.hidden, tape.store[loss]: kept}
+        piece = Piece(tape, source, loss, "", known, arriving, edges.slope, {}, calls=frame.calls)
+        walked = Walker(job.book, piece, self.leaves.first).plain()
+        return replace(walked, backward=(arriving + 1, *walked.backward))
+
+
+def _segments(every: list[Walked]) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+    forward = [Segment("forward", events, len(list(group))) for events, group in groupby(x.forward for x in every)]
+    behind = groupby(x.backward for x in reversed(every))
+    backward = [Segment("backward", events, len(list(group))) for events, group in behind]
+    return tuple(forward), tuple(backward)
+
+
+def mega_of(job: Job) -> Mega:
+    """How Megatron runs this job's layers."""
+    assert job.run.software.mega is not None
+    return job.run.software.mega

@@ -1,0 +1,89 @@
+"""What the ledger of Megatron-Core needs to know of a plan: its run, the rank's part of the model, its chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from trainledger.ledger.frame import Setting
+from trainledger.ledger.mega import Fusions, Mega
+from trainledger.ledger.mega_choice import engine_of
+from trainledger.ledger.mega_routing import routing_of
+from trainledger.ledger.opening import Job
+from trainledger.ledger.run import Run, run_of
+from trainledger.lines.parts import Parts
+from trainledger.plan.schema import Plan
+from trainledger.plan.stages import split_of, stages
+
+RECOMPUTED = "recompute"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one model chunk of a stage runs: numbers of its layers; whether the embedding comes before them, and the
+    output layer with the loss after; how many layers that predict further tokens."""
+
+    layers: tuple[int, ...]
+    first: bool
+    last: bool
+    further: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A rank's job, its stage's chunks, and what its plan says of the run."""
+
+    plan: Plan
+    job: Job
+    chunks: tuple[Chunk, ...]
+    stage: int
+
+
+def parts_of(plan: Plan) -> Parts:
+    """Over how many ranks tensors are spread."""
+    given = plan.parallel
+    return Parts(given.tp, given.etp or given.tp, given.ep)
+
+
+def mega_of(plan: Plan, architecture: str) -> Mega:
+    """How Megatron runs this plan's layers on a device of this architecture."""
+    options, parallel = plan.stack.options, plan.parallel
+
+    def on(name: str, default: bool = True) -> bool:
+        return bool(options.get(name, default and not options.get(f"no_{name}")))
+
+    fusions = Fusions(
+        activation=on("bias_activation_fusion", on("bias_swiglu_fusion") and on("bias_gelu_fusion")),
+        dropout=on("bias_dropout_fusion"),
+        softmax=on("masked_softmax_fusion"),
+        rope=on("apply_rope_fusion", on("rope_fusion")),
+        gradient=bool(parallel.options.get("gradient_accumulation_fusion", True)),
+        compiled=on("jit_fuser"),
+    )
+    return Mega(
+        parts_of(plan),
+        parallel.sp and parallel.tp > 1,
+        fusions,
+        engine=engine_of(plan, architecture),
+        wide_softmax=on("attention_softmax_in_fp32", False) or on("apply_query_key_layer_scaling", False),
+        spread=on("distribute_saved_activations", False),
+        indexed=on("deterministic_mode", False),
+        routing=routing_of(plan),
+    )
+
+
+def mega_run(plan: Plan, architecture: str) -> Run:
+    """The run of one rank: the sequence is its part under context parallelism."""
+    run = run_of(plan, architecture)
+    setting: Setting = replace(run.setting, sequence=plan.batch.sequence // plan.parallel.cp)
+    return replace(run, setting=setting, software=replace(run.software, mega=mega_of(plan, architecture)))
+
+
+def chunks_of(plan: Plan, layers: int, stage: int) -> tuple[Chunk, ...]:
+    """The model chunks of a pipeline stage, in the order in which they run. Raises InputError for a split that the
+    framework refuses."""
+    found = stages(split_of(plan, layers, int(plan.keys().get("num_nextn_predict_layers") or 0)))
+    return tuple(
+        Chunk(tuple(range(one.first, one.first + one.layers)), one.embedding, one.loss, one.mtp)
+        for one in found
+        if one.rank == stage
+    )

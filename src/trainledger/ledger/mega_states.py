@@ -1,0 +1,130 @@
+"""Model states of one rank under Megatron-Core: weights, the buffers of gradients and weights, the optimizer's own.
+
+Source: megatron/core/distributed/param_and_grad_buffer.py; optimizer/{distrib_optimizer,optimizer}.py (0.19.2).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainledger.base.dims import Axis, Dim
+from trainledger.facts.dtypes import DTYPES, FP32, DType
+from trainledger.facts.megatron import OPTIMIZER
+from trainledger.ledger.book import MODELS, Book, Made
+from trainledger.ledger.mega_buffers import DISTRIBUTED
+from trainledger.ledger.step import Updates
+from trainledger.ledger.updates import Parameter, Runs, births, deaths, one_by_one, state_lines, whole_step
+from trainledger.lines.line import Account
+from trainledger.lines.param_buffers import Buffer, Wrap, buffers
+from trainledger.lines.param_buffers import Parameter as Placed
+from trainledger.lines.param_ranges import shard
+from trainledger.model.program import Weight
+from trainledger.plan.schema import Plan
+
+Copies = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How states are kept: dtypes of weights, of the gradient buffer, of master weights (None: there are none); whether
+    weights lie in buffers, too."""
+
+    weights: DType
+    gradients: DType
+    master: DType | None
+    buffered: bool
+
+    @classmethod
+    def of(cls, plan: Plan) -> Kept:
+        """As the plan says."""
+        precision = plan.precision
+        weights, gradients = DTYPES[precision.weights], DTYPES[precision.gradients]
+        master = DTYPES[precision.master] if precision.master and weights != FP32 else None
+        return cls(weights, gradients, master, plan.parallel.strategy == DISTRIBUTED)
+
+
+class States:
+    """Births of a rank's states, and the optimizer's step. `place`: the rank's number in its data-parallel group."""
+
+    def __init__(self, book: Book, kept: Kept, updates: Updates, place: int = 0) -> None:
+        self.book, self.kept, self.updates, self.place = book, kept, updates, place
+        self.weights: list[tuple[Weight, Placed]] = []
+        self.buffers: list[Buffer] = []
+
+    def add(self, weights: Sequence[tuple[Weight, Placed]], wrap: Wrap) -> None:
+        """One model chunk: its parameters as they are built, and how it is wrapped."""
+        self.weights += weights
+        self.buffers += buffers([placed for _, placed in weights], wrap)
+
+    def build(self) -> Runs:
+        """Weights are built, gathered into buffers, and the optimizer's master weights are made of them."""
+        own = self._own()
+        found = births(own)
+        for buffer in self.buffers:
+            if buffer.weight_bytes:
+                found += births([(self._buffer(Account.WEIGHTS, "weight buffer", buffer, buffer.weights), 1)])
+            found += births([(self._buffer(Account.GRADIENTS, "gradient buffer", buffer, buffer.gradients), 1)])
+        if self.kept.buffered:
+            found += deaths(own)
+        if self.kept.master is not None:
+            found += births(self._masters(Account.MASTER, "master weights of ", self.kept.master))
+        return found
+
+    def step(self, first: bool) -> Runs:
+        """One optimizer step; at the first the states appear."""
+        book, updates = self.book, self.updates
+        found, parameters = births(self.copies()), self.parameters()
+        if first:
+            found += births(state_lines(book, updates.row, parameters, updates.options))
+        how = updates.row.implementation(updates.implementation)
+        made = whole_step(book, updates.row, how, parameters)
+        return [*found, *births(made), *deaths(made), *one_by_one(book, updates.row, how, parameters)]
+
+    def copies(self) -> Copies:
+        """Gradients in fp32 that the optimizer reads where the buffer has others: they stay until the next step."""
+        if self.kept.master is None or self.kept.gradients == FP32:
+            return []
+        return self._masters(Account.GRADIENTS, "fp32 gradient of ", FP32)
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What the optimizer updates: pieces of the buffers, or every weight; equal ones of equal layers together."""
+        dtype = self.kept.master or self.kept.weights
+        return tuple(
+            Parameter(Weight(name, (Axis(Dim.ELEMENTS, size),)), name, dtype, count)
+            for (name, size), count in Counter(self._owned()).items()
+        )
+
+    def _owned(self) -> Iterable[tuple[str, int]]:
+        """Name and elements of each piece that this rank updates."""
+        for buffer in self.buffers:
+            if buffer.distributed:
+                for piece in shard(buffer, self.place % buffer.ranks):
+                    yield pattern(piece.parameter.name), piece.world.size
+                continue
+            for placed in buffer.placed:
+                yield pattern(placed.parameter.name), placed.parameter.elements
+
+    def _own(self) -> Copies:
+        """Every weight's own tensor."""
+        counts: Counter[int] = Counter()
+        for weight, placed in self.weights:
+            made = Made(self.kept.weights, MODELS)
+            counts[self.book.made(Account.WEIGHTS, pattern(placed.name), weight.dims, made)] += 1
+        return list(counts.items())
+
+    def _buffer(self, account: Account, name: str, buffer: Buffer, dtype: DType) -> int:
+        shown = f"{name} of experts" if buffer.expert else name
+        return self.book.made(account, shown, (Axis(Dim.ELEMENTS, buffer.elements),), Made(dtype, OPTIMIZER))
+
+    def _masters(self, account: Account, name: str, dtype: DType) -> Copies:
+        return [
+            (self.book.tensor(account, name + one.name, one.weight.dims, dtype, OPTIMIZER), one.count)
+            for one in self.parameters()
+        ]
+
+
+def pattern(name: str) -> str:
+    """A parameter's name with `*` for its layer's number."""
+    return ".".join("*" if part.isdigit() else part for part in name.split("."))

@@ -1,0 +1,239 @@
+"""The ledger of one rank under Megatron-Core: its stage's chunks, walked, in the order of the pipeline's schedule.
+
+Source: megatron/core/pipeline_parallel/schedules.py (0.19.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import lcm
+
+from trainledger.base.dims import Axis, Dim
+from trainledger.base.sources import Basis
+from trainledger.facts.dtypes import FP32, INT64, UINT8
+from trainledger.facts.kernels import CUBLAS
+from trainledger.facts.megatron import BUFFER, FSDP, LAYERS, QKV, ROTARY, SETTLED
+from trainledger.ledger.book import Book
+from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.mega_attention import angles
+from trainledger.ledger.mega_buffers import parameters_of, weights_of, wrap_of
+from trainledger.ledger.mega_defer import drained, kept_lines, limit_of, put_off
+from trainledger.ledger.mega_engine import dummies, gathered, lasting, mask_line, workspaces
+from trainledger.ledger.mega_flow import Flow
+from trainledger.ledger.mega_fsdp import Shards, Unit, by_unit
+from trainledger.ledger.mega_pieces import Pass, Walks, masked, mega_of
+from trainledger.ledger.mega_run import Chunk, Rank, chunks_of, mega_run, parts_of
+from trainledger.ledger.mega_states import Kept, States
+from trainledger.ledger.opening import Job
+from trainledger.ledger.step import CLIP, INIT, OPTIMIZER, STEPS, Updates, with_workspace
+from trainledger.ledger.updates import Runs, births, deaths
+from trainledger.lines.actions import Action, Kind, in_flight
+from trainledger.lines.line import Account, Line
+from trainledger.lines.local import local_model
+from trainledger.lines.pipeline import pipeline_of
+from trainledger.lines.schedules import GPIPE, actions
+from trainledger.lines.stream import Events, Segment
+from trainledger.model.operations_megatron import Queries
+from trainledger.model.program import Model, Weight
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+BACKWARD = "backward"  # the thread of autograd's engine
+BATCH = ("token ids", "labels", "position ids")  # int64; beside them the mask of the loss, in fp32
+
+
+class Composer:
+    """The segments of a run as they are put together."""
+
+    def __init__(self, rank: Rank, workspace: int, each: bool) -> None:
+        self.rank, self.workspace, self.each = rank, workspace, each
+        self.standing = dummies(rank.job, rank.chunks)  # made in the first backward, and kept
+        self.segments: list[Segment] = []
+        self.ready: set[str] = set()
+        self.left: set[int] = set()  # chunks whose last backward left a graph behind
+
+    def add(self, moment: str, runs: Runs) -> None:
+        """Runs of events of a moment, which is there even if nothing happens in it."""
+        self.segments += [Segment(moment, ())] * (not runs) + [
+            Segment(moment, events, repeat) for events, repeat in runs
+        ]
+
+    def take(self, moment: str, segments: tuple[Segment, ...], made: Pass, thread: str) -> None:
+        """A pass through a chunk; the first of each thread makes cuBLAS's workspace."""
+        found = list(segments)
+        if thread not in self.ready:
+            self.ready.add(thread)
+            found = with_workspace(found, made.products, self.workspace)
+            self.add(moment, births(self.standing) if thread == BACKWARD else [])
+        self.segments += [Segment(moment, one.events, one.repeat) for one in found]
+
+    def run(self, step: str, flow: Flow, passes: list[Pass]) -> None:
+        """Every micro-batch of a step, in the order of the schedule. Interleaved, a backward's gradient is received in
+        the exchange before the forward that it follows."""
+        order, chunks = order_of(self.rank.plan, self.rank.stage), self.rank.chunks
+        late = [(at, kept_lines(self.rank.job.book, made)) for at, made in enumerate(passes) if chunks[at].last]
+        left = limit_of(self.rank.plan) if late else 0
+        waiting: Events = ()
+        for at, action in enumerate(order):
+            made = passes[action.chunk]
+            if action.kind is Kind.FORWARD:
+                moment, following = self.moment(step, action), order[at + 1]
+                ahead = not flow.plain and at and following.kind is not Kind.FORWARD
+                received = flow.before(following) if ahead and order[at - 1].kind is not Kind.FORWARD else ()
+                self.add(moment, [((*flow.entered(action), *received), 1)])
+                self.take(moment, self._passed(action, made), made, "forward")
+                self.add(moment, [(flow.made(action), 1)])
+                continue
+            moment = self.moment(step, action)
+            there = not flow.plain and at > 1 and order[at - 1].kind is Kind.FORWARD
+            received = () if there and order[at - 1 - 1].kind is not Kind.FORWARD else flow.before(action)
+            self.add(moment, [((*received, *flow.begun()), 1)])
+            if left and chunks[action.chunk].last:
+                left -= 1
+                made = put_off(made, late[0][1])
+                waiting += drained(late[0][1])
+            self.take(moment, self._passed(action, made), made, BACKWARD)
+            self.add(moment, [(flow.left(action), 1)])
+        self.add(self.moment(step, order[-1]), [((*flow.ended(), *waiting), 1)])
+
+    def moment(self, step: str, action: Action) -> str:
+        """The moment of an action: all forwards or backwards of a step together, or one for each."""
+        way = "forward" if action.kind is Kind.FORWARD else "backward"
+        if not self.each:
+            return f"{step}: {way}"
+        part = f" through chunk {action.chunk}" if len(self.rank.chunks) > 1 else ""
+        return f"{step}: {way} of micro-batch {action.micro_batch}{part}"
+
+    def _passed(self, action: Action, made: Pass) -> tuple[Segment, ...]:
+        """The segments of an action, which lets go of a graph that the chunk's last backward left."""
+        ahead, there = action.kind is Kind.FORWARD, action.chunk in self.left
+        if ahead:
+            self.left.discard(action.chunk)
+            return made.after[0] if there else made.forward
+        self.left.add(action.chunk)
+        return made.after[1] if there else made.backward
+
+
+def order_of(plan: Plan, stage: int) -> tuple[Action, ...]:
+    """The actions of a stage in one step, without rounds of micro-batches that repeat those before them."""
+    pipeline = pipeline_of(plan)
+    if pipeline.schedule != GPIPE:  # which keeps them all in flight
+        count = fewest(pipeline.micro_batches, pipeline.ranks, pipeline.in_a_row)
+        pipeline = replace(pipeline, micro_batches=count)
+    return actions(pipeline, stage)
+
+
+def fewest(micro_batches: int, ranks: int, group: int) -> int:
+    """Micro-batches after which every further round is as the one before: what is in flight no longer grows."""
+    unit = lcm(ranks, group)
+    kept = SETTLED.rounds * unit + unit - 1
+    return micro_batches - max(micro_batches - kept, 0) // unit * unit
+
+
+def rank_of(plan: Plan, model: Model, job: Job, stage: int) -> Rank:
+    """The rank of a stage."""
+    layers = sum(block.count for block in model.blocks)
+    return Rank(plan, job, chunks_of(plan, layers, stage), stage)
+
+
+def fullest(plan: Plan, model: Model) -> tuple[int, ...]:
+    """Stages one of which is the fullest: of those that hold the same kinds of layers, the one with most in flight."""
+    layers = sum(block.count for block in model.blocks)
+    kinds = {layer: at for at, block in enumerate(model.blocks) for layer in block.layers}
+    found: dict[tuple[object, ...], tuple[int, int]] = {}
+    for stage in range(degrees(plan).pp):
+        chunks = chunks_of(plan, layers, stage)
+        key = tuple((tuple(kinds[layer] for layer in one.layers), one.first, one.last) for one in chunks)
+        held = in_flight(order_of(plan, stage)).held
+        found[key] = max(found.get(key, (0, 0)), (held, -stage))
+    return tuple(sorted(-stage for _, stage in found.values()))
+
+
+def segments_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> list[Segment]:
+    """All segments of a run on this rank; `each`: every action of the schedule is a moment of its own."""
+    plan, job = rank.plan, rank.job
+    kept = Kept.of(plan)
+    states = (Shards if plan.parallel.strategy == FSDP.strategy else States)(job.book, kept, updates)
+    chunks = [tuple(parameters_of(rank, chunk)) for chunk in rank.chunks]
+    total = sum(one.elements for _, one in (pair for chunk in chunks for pair in chunk))
+    for number, chunk in enumerate(chunks):
+        states.add(chunk, wrap_of(plan, rank.stage, number, total))
+    composer = Composer(rank, _workspace(job, workspace), each)
+    composer.add(INIT, states.build())
+    leaves = Leaves(False, kept.weights, {}, copied=True)
+    walks = Walks(job, leaves, plan.stack.recompute)
+    mask = mask_line(plan, job)
+    passes = [masked(walks.run(chunk), mask if chunk.first or chunk.last else None) for chunk in rank.chunks]
+    if plan.parallel.strategy == FSDP.strategy:
+        passes = [_gathered(rank, made, chunk, kept) for made, chunk in zip(passes, rank.chunks, strict=True)]
+    flow = Flow(walks.edges, rank.chunks)
+    composer.add(f"{STEPS[0]}: forward", births(_once(rank)))
+    for number, name in enumerate(STEPS if each else (*STEPS, *STEPS[1:] * SETTLED.steps)):
+        composer.add(f"{name}: forward", deaths(states.copies()) if number else [])
+        composer.run(name, flow, passes)
+        composer.add(f"{name}: {CLIP}", [])
+        composer.add(f"{name}: {OPTIMIZER}", states.step(number == 0))
+    return composer.segments
+
+
+def _gathered(rank: Rank, made: Pass, chunk: Chunk, kept: Kept) -> Pass:
+    """A pass under Megatron-FSDP: the unit of a layer is its first one's."""
+    weights, dtypes = weights_of(rank, chunk), (kept.weights, kept.gradients)
+    first = chunk.layers[0]
+    layer = Unit.of(rank.job.book, [weight for _, at, weight in weights if at == first], "a layer", dtypes)
+    root = Unit.of(rank.job.book, [weight for _, at, weight in weights if at < 0], "embedding and output", dtypes)
+    return by_unit(made, chunk, layer, root)
+
+
+def _workspace(job: Job, size: int) -> int:
+    return job.book.add(
+        Line(
+            Account.WORKSPACE, "cuBLAS workspace of one thread", (Axis(Dim.ELEMENTS, size),), UINT8, size,
+            Basis.COUNTED, CUBLAS.source,
+        )
+    )  # fmt: skip
+
+
+def _once(rank: Rank) -> list[tuple[int, int]]:
+    """What is made in the first forward and stays: the batch, rotary angles, the causal mask, the buffer that layers
+    gather into."""
+    job, setting = rank.job, rank.job.run.setting
+    mega, book = mega_of(job), job.book
+    frame = job.frame()
+    tokens = frame.dims(())
+    found = [(book.tensor(Account.INPUTS, name, tokens, INT64, LAYERS), 1) for name in BATCH]
+    found.append((book.tensor(Account.INPUTS, "mask of the loss", tokens, FP32, LAYERS), 1))
+    if job.model.rotary is not None:
+        dims = angles(frame, job.model.rotary.dim)
+        found.append((book.tensor(Account.BUFFERS, "rotary angles", dims, FP32, ROTARY), 1))
+    shared = gathered(job, rank.chunks)
+    if mega.ranks > 1 and (mega.engine is None or any(chunk.last for chunk in rank.chunks)):
+        shared = max(shared, setting.batch * setting.sequence * job.model.hidden.size)
+    if mega.engine is not None:
+        return [*found, *lasting(job, shared)]
+    if setting.attention == "eager":
+        heads = _heads(job)
+        shared = max(shared, setting.batch * heads * setting.sequence * setting.sequence)
+    if mega.routing is not None and mega.routing.engine:
+        found += workspaces(job, mega.routing.engine, False)
+    if shared:
+        flat = (Axis(Dim.ELEMENTS, shared),)
+        found.append((book.tensor(Account.BUFFERS, "buffer that layers share", flat, setting.weights, BUFFER), 1))
+    return found
+
+
+def _heads(job: Job) -> int:
+    """Query heads on this rank."""
+    each = next(op for block in job.model.blocks for op in block.ops if isinstance(op.spec, Queries)).dims
+    rows = next(op for block in job.model.blocks for op in block.ops if op.outs == ("qkv",)).dims[0].size
+    return rows // each[1].size - QKV.others * each[0].size
+
+
+def job_of(plan: Plan, model: Model, architecture: str) -> Job:
+    """The rank's part of the model, as a job."""
+    local = local_model(model, parts_of(plan))
+    return Job(Book(), local, mega_run(plan, architecture), _all)
+
+
+def _all(weight: Weight) -> bool:
+    return True

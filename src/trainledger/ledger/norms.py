@@ -1,0 +1,55 @@
+"""Norms as primitives: how Transformers, LitGPT and Liger write them.
+
+Sources: transformers/models/*/modeling_*.py (5.24.0); litgpt/model.py; liger_kernel/ops/rms_norm.py.
+"""
+
+from __future__ import annotations
+
+from trainledger.facts.dtypes import FP32
+from trainledger.ledger import aten, nn, rules_liger, rules_litgpt
+from trainledger.ledger.frame import Frame
+from trainledger.ledger.tape import Tape
+from trainledger.model import program as p
+from trainledger.model.program import NormKind
+
+
+def norm(f: Frame, spec: p.Norm, x: int) -> int:
+    """A norm of this kind."""
+    t, weight = f.tape, f.param(spec.weight)
+    if weight is not None and spec.kind in rules_liger.RMS_KINDS and rules_liger.replaces(f.software):
+        return rules_liger.rms_norm(t, f.software, spec, x, weight)
+    if spec.kind is NormKind.LAYER:
+        return nn.layer_norm(t, x, weight, f.param(spec.bias))
+    if spec.kind is NormKind.LAYER_MANUAL and weight is not None:
+        return _layer_by_hand(t, x, weight)
+    if weight is not None and spec.kind in rules_litgpt.NORMS:
+        return rules_litgpt.norm(t, spec.kind, x, weight)
+    high = aten.to(t, x, FP32)
+    var = aten.mean(t, aten.square(t, high))
+    inv = aten.rsqrt(t, aten.shift(t, var))
+    normal = aten.mul(t, high, inv, "normalised")
+    if spec.kind is NormKind.RMS and weight is not None:
+        out = aten.mul(t, weight, aten.to(t, normal, t.dtype[x]), "output")
+        t.end([var, normal])
+        return out
+    if spec.kind is NormKind.RMS_ONE_PLUS and weight is not None:
+        factor = aten.shift(t, aten.to(t, weight, FP32))
+        return aten.to(t, aten.mul(t, normal, factor), t.dtype[x])
+    if weight is None:
+        return aten.to(t, normal, t.dtype[x])
+    out = aten.to(t, aten.mul(t, weight, normal), t.dtype[x])
+    t.end([var, normal])
+    return out
+
+
+def _layer_by_hand(t: Tape, x: int, weight: int) -> int:
+    """CohereLayerNorm: mean and variance in fp32, times the weight in fp32, then the cast back."""
+    high = aten.to(t, x, FP32)
+    mean = aten.mean(t, high)
+    var = aten.mean(t, aten.square(t, aten.sub(t, high, mean)))
+    centred = aten.sub(t, high, mean)
+    normal = aten.mul(t, centred, aten.rsqrt(t, aten.shift(t, var)), "normalised")
+    t.end([high])
+    out = aten.to(t, aten.mul(t, aten.to(t, weight, FP32), normal), t.dtype[x])
+    t.end([mean, var])
+    return out

@@ -1,0 +1,232 @@
+"""Megatron-Core's own layers as primitives (`transformer_impl: local`).
+
+Sources: megatron/core/transformer/{transformer_layer,attention,mlp,dot_product_attention}.py,
+tensor_parallel/{layers,mappings}.py, fusions/*.py (0.19.2).
+"""
+
+from __future__ import annotations
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import BOOL, FP32
+from trainledger.facts.megatron import QKV
+from trainledger.ledger import aten, mega_attention, mega_mla, nn
+from trainledger.ledger.frame import Frame
+from trainledger.ledger.mega import Mega
+from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.model.operations_megatron import (
+    Activated,
+    Along,
+    Core,
+    Joined,
+    Latents,
+    Looked,
+    MegatronSpec,
+    Normalise,
+    Parallel,
+    Queries,
+    Turned,
+    Unfolded,
+)
+from trainledger.model.program import Op, Weight
+
+
+def apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
+    """The operation's primitives on the tape; returns the values of its `outs`."""
+    match op.spec:
+        case Parallel():
+            return [linear(f, op.spec, ins[0], op.dims)]
+        case Normalise():
+            return [norm(f, op.spec, ins[0])]
+        case Queries():
+            return queries(f, ins[0], op.dims)
+        case Turned():
+            return [mega_attention.turned(f, x) for x in ins]
+        case Latents():
+            return mega_mla.latents(f, ins[0], op.dims)
+        case Unfolded(straight):
+            return mega_mla.unfolded(f, straight, (ins[0], ins[1], ins[2]), op.dims)
+        case Core(dropout):
+            return [mega_attention.core(f, dropout, (ins[0], ins[1], ins[2]), op.dims)]
+        case Activated():
+            return [activated(f, op.spec, ins[0], op.dims)]
+        case Joined():
+            return [joined(f, op.spec, ins[0], ins[1])]
+        case Looked():
+            return [looked(f, op.spec, ins[0], op.dims)]
+        case _:
+            raise TypeError(f"no rule for {type(op.spec).__name__}")
+
+
+def knows(spec: object) -> bool:
+    """Whether an operation is one of Megatron's."""
+    return isinstance(spec, MegatronSpec)
+
+
+def mega_of(f: Frame) -> Mega:
+    """How Megatron runs."""
+    assert f.software.mega is not None
+    return f.software.mega
+
+
+def norm(f: Frame, spec: Normalise, x: int) -> int:
+    """torch.nn.LayerNorm, or torch.nn.RMSNorm in one kernel, which saves its input and one fp32 number a row."""
+    t, weight = f.tape, f.need(spec.weight)
+    if spec.bias is not None:
+        return nn.layer_norm(t, x, weight, f.need(spec.bias))
+    rows = (*t.dims[x][:-1], Axis(Dim.ONE, 1))
+    out = t.fresh(t.dims[x], t.dtype[x], True, "output")
+    inverse = t.fresh(rows, FP32, False, "inverse root mean square")
+    steps = (Step(Code.GRAD, 0), Step(Code.GRAD, 1))
+    return t.run(Prim("rms_norm", (x, weight), (out, inverse), (x, inverse), steps, ()))
+
+
+def stretched(dims: Dims, by: int) -> Dims:
+    """The dims with a sequence `by` times as long."""
+    return tuple(Axis(one.dim, one.size * by) if one.dim is Dim.SEQUENCE else one for one in dims)
+
+
+def cut(dims: Dims, by: int) -> Dims:
+    """The dims with one of `by` parts of the sequence."""
+    return tuple(Axis(one.dim, one.size // by) if one.dim is Dim.SEQUENCE else one for one in dims)
+
+
+def linear(f: Frame, spec: Parallel, x: int, dims: Dims) -> int:
+    """A linear layer whose weight is spread over ranks; a bias is added here unless it is handed on."""
+    t, ranks = f.tape, mega_of(f).parts.etp if spec.expert else mega_of(f).ranks
+    if spec.along is Along.COLUMN:
+        out = _product(f, spec.weight, x, (*stretched(t.dims[x], ranks)[: -_tail(t, x)], *dims), ranks)
+        if spec.bias is not None and not spec.later:
+            return _biased(f, spec.bias, out)
+        return out
+    whole = _product(f, spec.weight, x, (*t.dims[x][: -_tail(t, x)], *dims), 1)
+    if ranks == 1:
+        return whole
+    part = t.fresh(cut(t.dims[whole], ranks), t.dtype[whole], True, "part of the sum")
+    t.run(Prim("reduce-scatter", (whole,), (part,), (), (Step(Code.GRAD, 0),), ()))
+    t.end([whole])
+    return part
+
+
+def _tail(t: Tape, x: int) -> int:
+    """How many of a value's dims come after batch and sequence."""
+    return len([one for one in t.dims[x] if one.dim not in (Dim.BATCH, Dim.SEQUENCE)])
+
+
+def _product(f: Frame, weight: Weight, x: int, dims: Dims, ranks: int) -> int:
+    """x W^T: input and weight are saved whatever is trained. Of a sequence gathered in a buffer that all layers share,
+    the input's gradient is whole until its part is summed, and both live until the weight's is made."""
+    t, w = f.tape, f.need(weight)
+    out = t.fresh(dims, t.dtype[x], True, "output")
+    steps: tuple[Step, ...] = (Step(Code.GRAD, 0), *(() if mega_of(f).added else (Step(Code.GRAD, 1),)))
+    if ranks > 1:
+        whole = aten.temporary(t, stretched(t.dims[x], ranks), t.dtype[x], "whole gradient of the input")
+        steps = (Step(Code.BORN, 0, whole), *steps, Step(Code.DEAD, 0, whole))
+    return t.run(Prim("linear", (x, w), (out,), (x, w), steps, ()))
+
+
+def _biased(f: Frame, bias: Weight, x: int) -> int:
+    """x + b, another tensor."""
+    t = f.tape
+    out = t.fresh(t.dims[x], t.dtype[x], True, "with bias")
+    t.run(Prim("add", (x, f.need(bias)), (out,), (), (Step(Code.PASS, 0), Step(Code.GRAD, 1)), ()))
+    t.end([x])
+    return out
+
+
+def queries(f: Frame, x: int, dims: Dims) -> list[int]:
+    """Queries, keys and values as parts of one tensor; queries of several groups lie between their keys and are
+    copied, so that heads follow each other."""
+    t, (groups, width) = f.tape, dims
+    per = t.dims[x][-1].size // (groups.size * width.size) - QKV.others
+    front = t.dims[x][:-1]
+    each = (*front, Axis(Dim.KV_HEADS, groups.size), width)
+    wide = (*front, Axis(Dim.HEADS, groups.size * per), width)
+    q, k, v = aten.chunk(t, x, [wide, each, each])
+    if groups.size > 1 and per > 1:
+        seen = q
+        q = aten.copy(t, q)
+        t.end([seen])
+    return [q, k, v]
+
+
+def activated(f: Frame, spec: Activated, x: int, dims: Dims) -> int:
+    """fc1's bias and the feed-forward's function: in one kernel, which saves what it read, or one after the other."""
+    t = f.tape
+    out_dims = (*t.dims[x][:-1], *dims)
+    if mega_of(f).fusions.activation:
+        return _fused(f, spec, x, out_dims)
+    if spec.bias is not None:
+        x = _biased(f, spec.bias, x)
+    if not spec.gated:
+        return aten.unary(t, "gelu", x, saves_in=True)
+    first, second = aten.chunk(t, x, [out_dims, out_dims])
+    act = aten.unary(t, "silu", first, saves_in=True)
+    moved = aten.shift(t, second)  # by an offset that is 0 unless the model has one
+    out = aten.mul(t, act, moved)
+    t.end([x, first, second, act, moved])
+    return out
+
+
+def _fused(f: Frame, spec: Activated, x: int, dims: Dims) -> int:
+    t = f.tape
+    ins = (x,) if spec.bias is None else (x, f.need(spec.bias))
+    out = t.fresh(dims, t.dtype[x], True, "output")
+    steps = tuple(Step(Code.GRAD, at) for at in range(len(ins)))
+    return t.run(Prim("bias and activation", ins, (out,), ins, steps, ()))
+
+
+def joined(f: Frame, spec: Joined, h: int, x: int) -> int:
+    """residual + dropout(x + bias)."""
+    t, training = f.tape, f.setting.training
+    chance = spec.dropout if training else 0
+    if mega_of(f).fusions.dropout:
+        ins = (h, x) if spec.bias is None else (h, x, f.need(spec.bias))
+        out = t.fresh(t.dims[h], t.dtype[h], True, "sum")
+        mask = (t.fresh(t.dims[x], BOOL, False, "dropout mask"),) if chance else ()
+        first = Step(Code.GRAD, 1) if chance else Step(Code.PASS, 1)
+        steps = (Step(Code.PASS, 0), first, *(Step(Code.GRAD, at) for at in range(len((h, x)), len(ins))))
+        return t.run(Prim("bias, dropout, sum", ins, (out, *mask), mask, steps, ()))
+    if spec.bias is not None:
+        x = _biased(f, spec.bias, x)
+    dropped = aten.dropout(t, x, chance)
+    out = aten.add(t, h, dropped, "sum")
+    t.end([x, dropped])
+    return out
+
+
+def looked(f: Frame, spec: Looked, ids: int, dims: Dims) -> int:
+    """Rows of the table, learned positions, the layout that layers read (sequence first), dropout."""
+    t, ranks = f.tape, mega_of(f).ranks
+    rows = (*t.dims[ids], *dims)
+    table = f.need(spec.weight)
+    x = nn.embedding(t, ids, table, rows)
+    if mega_of(f).parts.tp > 1:
+        x = _masked(f, x, ids)
+    if spec.positions is not None:
+        place = nn.embedding(t, ids, f.need(spec.positions), rows)
+        word = x
+        x = aten.add(t, word, place, "with positions")
+        t.end([word, place])
+    if f.setting.batch > 1:
+        seen = x
+        x = aten.copy(t, x)
+        t.end([seen])
+    if ranks > 1:
+        part = t.fresh(cut(t.dims[x], ranks), t.dtype[x], True, "part of the sequence")
+        t.run(Prim("reduce-scatter", (x,), (part,), (), (Step(Code.GRAD, 0),), ()))
+        t.end([x])
+        x = part
+    out = aten.dropout(t, x, spec.dropout if f.setting.training else 0)
+    if out != x:
+        t.end([x])
+    return out
+
+
+def _masked(f: Frame, x: int, ids: int) -> int:
+    """Rows of other ranks' words set to zero, in place; the mask and the ids within this rank's words are kept."""
+    t = f.tape
+    mask = t.fresh(t.dims[ids], BOOL, False, "words of other ranks")
+    t.run(Prim("compare", (ids,), (mask,), (), (), ()))
+    out = t.alias(x)
+    t.run(Prim("index_put_", (x, mask), (out,), (mask,), (Step(Code.GRAD, 0),), ()))
+    return out

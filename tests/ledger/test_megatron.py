@@ -1,0 +1,162 @@
+"""Megatron-Core's layers against the paper's table, and what passes between stages against the schedule's counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainledger.answer.estimate import Estimate, estimate, states_of
+from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.mega_pieces import Walks
+from trainledger.ledger.megatron import fewest, job_of
+from trainledger.model.build import model_of
+from trainledger.plan.read import read_plan
+from trainledger.plan.schema import Plan
+
+HIDDEN, HEADS, SEQUENCE, BATCH = 1024, 16, 512, 2
+GPT = {
+    "model_type": "megatron-gpt",
+    "hidden_size": HIDDEN,
+    "num_hidden_layers": 8,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 4 * HIDDEN,
+    "vocab_size": 51200,
+    "max_position_embeddings": SEQUENCE,
+}
+LLAMA = {
+    **GPT,
+    "num_key_value_heads": 4,
+    "position_embedding_type": "rope",
+    "normalization": "RMSNorm",
+    "hidden_act": "silu",
+    "gated_linear_unit": True,
+    "add_bias_linear": False,
+    "hidden_dropout": 0.0,
+    "attention_dropout": 0.0,
+    "tie_word_embeddings": False,
+}
+LOCAL = {
+    "transformer_impl": "local",
+    "bias_activation_fusion": False,
+    "bias_dropout_fusion": False,
+    "masked_softmax_fusion": False,
+    "apply_rope_fusion": False,
+}
+
+
+def plan_of(model: dict[str, Any], **parts: dict[str, Any]) -> Plan:
+    given: dict[str, Any] = {
+        "model": model,
+        "task": "pretrain",
+        "precision": {"weights": "bf16", "compute": "bf16", "gradients": "fp32", "reduce": "fp32", "master": "fp32"},
+        "optimizer": {"name": "adamw", "implementation": "fused", "grad_clip": 1.0},
+        "batch": {"micro_batch": BATCH, "sequence": SEQUENCE, **parts.get("batch", {})},
+        "parallel": {"strategy": "megatron-distopt", **parts.get("parallel", {})},
+        "stack": {
+            "framework": "megatron",
+            "versions": {"torch": "2.13.0", "megatron-core": "0.19.2"},
+            "attention": "unfused",
+            "loss": "vocab-parallel",
+            "options": LOCAL,
+            **parts.get("stack", {}),
+        },
+    }
+    return read_plan(given)
+
+
+def kept(plan: Plan) -> float:
+    """Bytes that one layer keeps for its backward, over sequence x batch x hidden, without the causal mask."""
+    job = job_of(plan, model_of(plan), "sm90")
+    walks = Walks(job, Leaves(False, job.run.gradients, {}, copied=True), plan.stack.recompute)
+    (group,) = {(blocks, made) for blocks, made in walks.groups(walks.whole())}
+    walked = walks.layer(*group, (False, False))
+    lines = job.book.lines
+    net = sum(lines[abs(event) - 1].unit * (1 if event > 0 else -1) for event in walked.forward)
+    mask = SEQUENCE * SEQUENCE * (plan.stack.recompute.kind == "none" and plan.stack.attention == "unfused")
+    return (net - mask) / (SEQUENCE * BATCH * HIDDEN)
+
+
+SCORES = 5 * HEADS * SEQUENCE / HIDDEN
+T = 4
+SELECTIVE = {"kind": "selective", "modules": ["core_attn"]}
+TABLE = [  # Reducing Activation Recomputation in Large Transformer Models, arXiv:2205.05198, table 2
+    ({}, "none", 34 + SCORES),
+    ({"tp": T}, "none", 10 + 24 / T + SCORES / T),
+    ({"tp": T, "sp": True}, "none", 34 / T + SCORES / T),
+    ({"tp": T}, SELECTIVE, 10 + 24 / T),
+    ({"tp": T, "sp": True}, SELECTIVE, 34 / T),
+    ({"tp": T}, "full", 2),
+]
+
+
+@pytest.mark.parametrize(("parallel", "recompute", "expected"), TABLE)
+def test_a_layer_keeps_what_the_paper_says(parallel: dict[str, Any], recompute: Any, expected: float) -> None:
+    plan = plan_of(GPT, parallel=parallel, stack={"recompute": recompute})
+    # norms' statistics are the paper's rounding
+    assert kept(plan) == pytest.approx(expected, abs=0.03)
+
+
+def test_a_layer_spread_over_ranks_keeps_its_input_spread() -> None:
+    spread = plan_of(
+        GPT, parallel={"tp": T}, stack={"recompute": "full", "options": {**LOCAL, "distribute_saved_activations": True}}
+    )
+    assert kept(spread) == pytest.approx(2 / T, abs=0.001)
+
+
+def peak(plan: Plan, rank: int | None = None) -> Estimate:
+    return estimate(plan, rank)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from([1, 2, 4]), st.booleans(), st.sampled_from([1, 2, 4]))
+def test_more_ranks_never_hold_more_states(tp: int, sp: bool, pp: int) -> None:
+    def states(**degrees: Any) -> int:
+        return sum(states_of(peak(plan_of(LLAMA, parallel={"dp": 2, **degrees})).ledger).values())
+
+    one = states(tp=1, pp=pp)
+    more = states(tp=tp, sp=sp and tp > 1, pp=pp)
+    assert more <= one
+    assert states(tp=tp, pp=pp) <= states(tp=tp, pp=1) + 2**20  # the output layer has its own table on another stage
+
+
+def test_stages_together_hold_every_weight() -> None:
+    whole = states_of(peak(plan_of(LLAMA)).ledger)["weights"]
+    parts = [
+        states_of(peak(plan_of(LLAMA, parallel={"pp": 4}, batch={"accumulation": 4}), rank).ledger) for rank in range(4)
+    ]
+    assert sum(part["weights"] for part in parts) == pytest.approx(whole, rel=1e-3)
+
+
+@pytest.mark.parametrize(("stage", "flying"), [(0, 4), (1, 3), (2, 2), (3, 1)])
+def test_a_stage_holds_a_layers_activations_once_for_each_micro_batch_in_flight(stage: int, flying: int) -> None:
+    answer = peak(plan_of(LLAMA, parallel={"pp": 4, "dp": 1}, batch={"accumulation": 8}), stage)
+    moment = next(one for one in answer.ledger.moments if one.name == "step 2: forward")
+    names = {answer.ledger.lines[line].name: copies for line, copies in moment.live}
+    layers = 2
+    assert names["decoder.layers.*.mlp.linear_fc1: output"] in (flying * layers, flying * layers - layers + 1)
+
+
+def test_interleaving_holds_more_in_flight() -> None:
+    parallel = {"pp": 4, "dp": 1}
+    plain = peak(plan_of(LLAMA, parallel=parallel, batch={"accumulation": 8}), 0)
+    chunks = peak(
+        plan_of(LLAMA, parallel={**parallel, "vpp": 2, "schedule": "interleaved"}, batch={"accumulation": 8}), 0
+    )
+    assert plain.peak.allocated.expected < chunks.peak.allocated.expected
+
+
+def test_further_rounds_of_micro_batches_change_nothing() -> None:
+    few, many = (peak(plan_of(LLAMA, parallel={"pp": 2, "dp": 1}, batch={"accumulation": count})) for count in (8, 64))
+    assert few.peak.allocated.expected == many.peak.allocated.expected
+    assert fewest(1024, 4, 4) % 4 == 0
+    assert fewest(7, 4, 4) == 7
+
+
+def test_the_fullest_stage_answers_for_the_plan() -> None:
+    plan = plan_of(LLAMA, parallel={"pp": 4, "dp": 1}, batch={"accumulation": 8})
+    every = [peak(plan, rank).peak.allocated.expected for rank in range(4)]
+    assert peak(plan).peak.allocated.expected == max(every)
+    assert len(peak(plan).ledger.equals) == 4

@@ -1,0 +1,59 @@
+"""Models as a release of Transformers or an engine runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import plan_of
+from trainledger.facts.dtypes import FP32, DType
+from trainledger.model.build import model_of
+from trainledger.model.counts import total
+from trainledger.model.program import GroupRouter, Model, Role
+
+KEYS = {
+    "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 256, "intermediate_size": 160,
+    "kv_lora_rank": 48, "q_lora_rank": 40, "v_head_dim": 16, "qk_nope_head_dim": 24, "qk_rope_head_dim": 8,
+    "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1, "n_shared_experts": 1,
+}  # fmt: skip
+FAMILIES = ("deepseek_v2", "deepseek_v3")
+
+
+def built(family: str, release: str, **sections: Any) -> Model:
+    keys = {"model_type": family, **KEYS}
+    return model_of(plan_of(keys, stack={"versions": {"transformers": release}}, **sections))
+
+
+def routers(model: Model) -> set[DType | None]:
+    """The dtypes of routers' weights, as the layers list them and as their operations read them."""
+    read = [op.spec.weight for block in model.blocks for op in block.ops if isinstance(op.spec, GroupRouter)]
+    kept = [weight for block in model.blocks for weight in block.weights if weight.role is Role.ROUTER]
+    assert read == kept
+    assert kept
+    return {weight.dtype for weight in kept}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("release", "dtype"), [("5.18.0", None), ("5.23.1", None), ("5.24.0", FP32), ("5.30.0", FP32)])
+def test_a_router_stays_fp32_since_one_release(family: str, release: str, dtype: DType | None) -> None:
+    assert routers(built(family, release)) == {dtype}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("release", ["4.57.1", "5.0.0", "5.17.0"])
+def test_older_layers_are_counted_and_not_covered(family: str, release: str) -> None:
+    old = built(family, release)
+    assert all("5.18" in block.unknown and not block.ops for block in old.blocks)
+    assert total(old) == total(built(family, "5.24.0"))
+
+
+def test_deepspeed_casts_the_whole_model() -> None:
+    assert routers(built("deepseek_v3", "5.24.0", parallel={"strategy": "zero3", "world": 8})) == {None}
+
+
+def test_other_families_are_left_alone() -> None:
+    keys = {"model_type": "mixtral", **KEYS, "num_key_value_heads": 2, "num_local_experts": 4}
+    old, new = (model_of(plan_of(keys, stack={"versions": {"transformers": one}})) for one in ("5.0.0", "5.24.0"))
+    assert old == new
