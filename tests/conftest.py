@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Golden files are written anew when asked."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/**/golden anew")
+
 
 settings.register_profile(
     "repeatable",

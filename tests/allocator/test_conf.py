@@ -152,3 +152,9 @@ def test_rounds_up(divisions: str, size: int, block: int) -> None:
 def test_knows_what_it_cannot_simulate() -> None:
     assert parse_conf("backend:native").exact
     assert not parse_conf("backend:cudaMallocAsync").exact
+
+
+def test_builds_for_amd_have_no_expandable_segments() -> None:
+    settings = {"expandable_segments": True}
+    assert conf_of(settings, {}, "sm90").expandable
+    assert not conf_of(settings, {}, "gfx942").expandable

@@ -66,7 +66,7 @@ def test_equal_data_parallel_ranks() -> None:
         ("offload.optimizer", {"offload": {"optimizer": "cpu"}}),
         ("optimizer.in_backward", {"optimizer": {"in_backward": True}, "parallel": {"strategy": "fsdp2", "dp": 2}}),
         ("task", {"task": "grpo"}),
-        ("stack.framework", {"stack": {"framework": "torchtitan"}}),
+        ("stack.framework", {"stack": {"framework": "nanotron"}}),
         ("stack.kernels", {"stack": {"kernels": ["te"]}}),
     ],
 )

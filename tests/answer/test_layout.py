@@ -94,7 +94,7 @@ def test_what_is_frozen_is_not_listed() -> None:
 @pytest.mark.parametrize(
     ("keys", "path"),
     [
-        ({"parallel": {"strategy": "megatron-fsdp"}, "stack": {"framework": "megatron"}}, "model.model_type"),
+        ({"parallel": {"strategy": "megatron-fsdp"}, "stack": {"framework": "megatron"}}, "parallel.strategy"),
         ({"parallel": {"strategy": "zero1"}, "adapter": {"kind": "lora", "r": 4}}, "adapter.kind"),
         (
             {"parallel": {"strategy": "fsdp2"}, "quantization": {"kind": "nf4"}, "adapter": {"kind": "lora", "r": 4}},

@@ -81,3 +81,28 @@ def test_gradients_wait_whole_where_only_the_last_micro_batch_reduces() -> None:
         ledger = estimate(plan_of(LLAMA, batch=batch, parallel=parallel)).ledger
         waiting.append(held(ledger, "step 2: forward", "gradient_reduction"))
     assert near(waiting[1] - waiting[0], 3 * LAYER + ENDS)
+
+
+def titan(version: str, fp8: dict[str, Any] | None = None, **parallel: Any) -> Ledger:
+    stack = {"framework": "torchtitan", "versions": {"torchtitan": version}, "recompute": {"kind": "full"}}
+    precision = {"weights": "fp32", "gradients": "fp32", "compute": "fp8" if fp8 else "bf16", "fp8": fp8}
+    return made(stack=stack, precision=precision, parallel=parallel)
+
+
+@pytest.mark.parametrize("version, always, layers", [("5940ddeb532c", False, 2), ("5940ddeb532c", True, 1)])
+def test_torchtitans_last_layer_stayed_gathered(version: str, always: bool, layers: int) -> None:
+    """The output of the gather lives on in the head either way."""
+    ledger = titan(version, options={"reshard_last_layer": always})
+    assert near(held(ledger, "step 2: loss", "gathered_weights"), ENDS + layers * LAYER)
+
+
+def test_torchtitans_head_stays_gathered_by_itself() -> None:
+    head = 2 * (1024 * 256 + 256)
+    assert near(held(titan("6fc499f6"), "step 2: loss", "gathered_weights"), 2 * head)  # and the gather's output
+
+
+def test_weights_of_layers_are_gathered_in_8_bits() -> None:
+    wide, narrow = (titan("5940ddeb532c", {"recipe": "tensorwise", "all_gather": one}) for one in (False, True))
+    norms = 2 * 2 * 256
+    assert near(held(wide, "step 2: forward", "gathered_weights"), ENDS + 2 * LAYER)
+    assert near(held(narrow, "step 2: forward", "gathered_weights"), ENDS + LAYER + norms)

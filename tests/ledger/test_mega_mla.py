@@ -46,3 +46,12 @@ def test_queries_straight_from_hidden_states_keep_no_latent() -> None:
 
 def test_wider_values_alone_widen_values_and_output() -> None:
     assert saved(v_head_dim=VALUE + 32) - saved() == pytest.approx(HEADS * 4 * 32, abs=1)
+
+
+def test_megatrons_own_layers_keep_no_copy_of_the_latent() -> None:
+    own, wider = (
+        kept(plan_of({**LLAMA, **LATENT, "kv_lora_rank": rank}, stack={"attention": "unfused"}))
+        for rank in (KV, KV + 64)
+    )
+    assert (wider - own) / (SEQUENCE * BATCH) == pytest.approx(2 * 64, abs=1)
+    assert saved(kv_lora_rank=KV + 64) - saved() == pytest.approx(2 * 64, abs=1)

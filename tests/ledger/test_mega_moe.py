@@ -32,7 +32,8 @@ def kept(plan: Plan) -> int:
     """Bytes that one layer keeps for its backward."""
     job = job_of(plan, model_of(plan), "sm90")
     walks = Walks(job, Leaves(False, job.run.gradients, {}, copied=True), plan.stack.recompute)
-    walked = walks.layer((0,), False, (False, False))
+    (kind,), _ = walks.groups(walks.whole())[0]
+    walked = walks.layer((kind,), False, (False, False))
     return sum(job.book.lines[abs(event) - 1].unit * (1 if event > 0 else -1) for event in walked.forward)
 
 

@@ -47,11 +47,14 @@ LOCAL = {
 }
 
 
+PRECISION = {"weights": "bf16", "compute": "bf16", "gradients": "fp32", "reduce": "fp32", "master": "fp32"}
+
+
 def plan_of(model: dict[str, Any], **parts: dict[str, Any]) -> Plan:
     given: dict[str, Any] = {
         "model": model,
         "task": "pretrain",
-        "precision": {"weights": "bf16", "compute": "bf16", "gradients": "fp32", "reduce": "fp32", "master": "fp32"},
+        "precision": {**PRECISION, **parts.get("precision", {})},
         "optimizer": {"name": "adamw", "implementation": "fused", "grad_clip": 1.0},
         "batch": {"micro_batch": BATCH, "sequence": SEQUENCE, **parts.get("batch", {})},
         "parallel": {"strategy": "megatron-distopt", **parts.get("parallel", {})},
@@ -64,7 +67,7 @@ def plan_of(model: dict[str, Any], **parts: dict[str, Any]) -> Plan:
             **parts.get("stack", {}),
         },
     }
-    return read_plan(given)
+    return read_plan({**given, **{name: parts[name] for name in ("device",) if name in parts}})
 
 
 def kept(plan: Plan) -> float:

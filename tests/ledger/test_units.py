@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.plans import LLAMA, plan_of
-from trainledger.ledger.units import EMBEDDING, HEAD, ROOT, ROOT_KEY, ByUnit, Unit, apart, units_of
+from trainledger.ledger.units import EMBEDDING, HEAD, ROOT, ROOT_KEY, ByUnit, Unit, apart, staying, units_of
 from trainledger.model.build import model_of
 from trainledger.model.program import Model
 
@@ -59,6 +59,17 @@ def test_what_an_adapter_trains_stands_apart() -> None:
     assert tuned.dtype is not None
     assert tuned.dtype.name == "fp32"
     assert units.key(1, tuned.members[0].weight) == (1, 1)
+
+
+def test_torchtitan_wraps_the_ends_by_themselves_from_a_version_on() -> None:
+    assert units_of(model(), {"torchtitan": "775a486"}).root is not None
+    assert units_of(model(), {"torchtitan": "6fc499f6"}).root is None
+
+
+def test_units_that_stay_are_named_by_piece() -> None:
+    units = staying(units_of(model(), {}), frozenset({3}))
+    assert units.stay == {3}
+    assert units_of(model(), {}).stay == frozenset()
 
 
 def test_what_is_worked_out_by_unit_is_worked_out_once_for_equal_layers() -> None:

@@ -151,7 +151,13 @@ def test_every_word_of_a_plan_has_a_row() -> None:
 
 
 def test_only_pytorchs_own_call_is_given_masks_of_windows() -> None:
-    assert [word for word in WORDS if given_masks(word)] == ["mem-efficient", "math", "sdpa"]
+    assert [word for word in WORDS if given_masks(word)] == [
+        "mem-efficient",
+        "math",
+        "flash-first",
+        "cudnn-first",
+        "sdpa",
+    ]
 
 
 def test_levels() -> None:
@@ -161,3 +167,11 @@ def test_levels() -> None:
 def test_padding_is_told() -> None:
     assert choose(replace(BASE, head=100)).padded
     assert not choose(replace(BASE, head=104)).padded
+
+
+def test_torchtitans_order_of_kernels_is_not_pytorchs() -> None:
+    """Flash before cuDNN where PyTorch would try cuDNN's first, and the other way round."""
+    for word, architecture, expected in (("flash-first", "sm90", Kernel.FLASH), ("cudnn-first", "sm100", Kernel.CUDNN)):
+        assert choose(Asked(word, BF16, 128, torch="2.8", architecture=architecture)).kernel is expected
+    assert choose(Asked("flash-first", BF16, 128, torch="2.11", architecture="sm90")).kernel is Kernel.FLASH
+    assert choose(Asked("sdpa", BF16, 128, torch="2.11", architecture="sm90")).kernel is Kernel.CUDNN

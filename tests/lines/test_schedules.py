@@ -187,3 +187,38 @@ def test_what_cannot_run_is_refused_with_the_nearest_that_can(pipeline: Pipeline
 def test_a_rank_that_there_is_not() -> None:
     with pytest.raises(IndexError, match="rank 4 of 4"):
         actions(Pipeline("1f1b", 4, 8), 4)
+
+
+def idle(pipeline: Pipeline) -> list[int]:
+    """Idle time of every rank between its first and its last action, each half of a backward as long as a forward."""
+    split = Split(0, pipeline.ranks, pipeline.chunks, shape=SHAPES.get(pipeline.schedule, "loop"))
+    queues = {rank: list(actions(pipeline, rank)) for rank in range(pipeline.ranks)}
+    ends: dict[tuple[bool, int, int], int] = {}
+    clock, start, work = [0] * pipeline.ranks, [-1] * pipeline.ranks, [0] * pipeline.ranks
+    while any(queues.values()):
+        for rank, queue in queues.items():
+            while queue:
+                kind, micro_batch, chunk = queue[0]
+                stage = stage_of(split, rank, chunk)
+                forward, free = kind is Kind.FORWARD, kind is Kind.WEIGHT
+                free = free or (stage == 0 if forward else stage == split.count - 1)
+                before = (forward, stage - 1 if forward else stage + 1, micro_batch)
+                if not free and before not in ends:
+                    break
+                queue.pop(0)
+                begin = max(clock[rank], 0 if free else ends[before])
+                length = 2 if kind is Kind.BACKWARD else 1
+                start[rank] = begin if start[rank] < 0 else start[rank]
+                clock[rank], work[rank] = begin + length, work[rank] + length
+                if kind is not Kind.WEIGHT:
+                    ends[forward, stage, micro_batch] = clock[rank]
+    return [clock[rank] - start[rank] - work[rank] for rank in range(pipeline.ranks)]
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 5, 8])
+def test_bubbles_are_those_of_the_zero_bubble_paper(ranks: int) -> None:
+    count = 3 * ranks
+    assert idle(Pipeline("1f1b", ranks, count))[0] == 3 * (ranks - 1)
+    assert idle(Pipeline("zb-h1", ranks, count))[0] == ranks - 1
+    assert idle(Pipeline("zb-h2", ranks, count)) == [0] * ranks
+    assert idle(Pipeline("zb-v", ranks, count, 2)) == [0] * ranks

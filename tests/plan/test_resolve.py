@@ -85,3 +85,24 @@ def test_every_default_says_why() -> None:
     assert rows["stack.versions.torch"].value == "2.14.1"
     assert "transformers 5.24.0" in rows["optimizer.implementation"].why
     assert all(default.why and default.source for default in defaulted)
+
+
+def titan(world: int = 8, **stack: Any) -> Plan:
+    return resolved(parallel={"world": world}, stack={"framework": "torchtitan", **stack})
+
+
+def test_the_release_of_pytorch_follows_torchtitans_day() -> None:
+    assert titan(**versions(torchtitan="5940ddeb532c")).stack.versions["torch"] == "2.7"
+    assert titan(**versions(torchtitan="5940ddeb532c", torch="2.6.0")).stack.versions["torch"] == "2.6.0"
+    assert titan(**versions(torch="1963fc8 (2024-12-23)")).stack.versions["torch"] == "2.7"
+    assert titan().stack.versions["torchtitan"] == "0.2.2"
+    assert titan(loss="chunked").stack.versions["torchtitan"].startswith("b5bcd76")
+
+
+def test_torchtitans_script_for_one_node_sets_expandable_segments() -> None:
+    expandable = {"expandable_segments": True}
+    assert titan().stack.allocator == expandable
+    assert titan(world=16).stack.allocator == {}
+    assert titan(**versions(torchtitan="40f8fd007957")).stack.allocator == {}
+    assert titan(env={"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}).stack.allocator == {}
+    assert titan(allocator={"expandable_segments": False}).stack.allocator == {"expandable_segments": False}

@@ -13,7 +13,7 @@ import pytest
 from trainledger.cli.main import main
 
 FOLDER = Path(__file__).parent.parent / "data"
-NAMES = ("full", "sharded", "tuned", "frameworks", "colossal", "megatron")
+NAMES = ("full", "sharded", "tuned", "frameworks", "colossal", "torchtitan", "megatron")
 DATA = tuple(str(FOLDER / f"records_{name}.jsonl") for name in NAMES)
 # group: median and 95th percentile of |error| of the allocated peak that may not be exceeded
 LIMITS = {
@@ -34,7 +34,13 @@ LIMITS = {
 
 
 # likewise, of groups that print another metric
-OTHERS = {("fsdp-qlora", "reserved_peak"): (0.05, 0.07), ("torchtune", "active_peak"): (0.002, 0.006)}
+OTHERS = {
+    ("fsdp-qlora", "reserved_peak"): (0.05, 0.07),
+    ("torchtune", "active_peak"): (0.002, 0.006),
+    ("torchtitan-fsdp", "reserved_peak"): (0.003, 0.007),
+    ("torchtitan-nd", "reserved_peak"): (0.004, 0.035),
+    ("pithtrain", "allocated_peak"): (0.03, 0.03),
+}
 
 
 def compared(*options: str) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.witness.compare import Event, labelled, lower_layer, matched, opened, section
 from tests.witness.runs import Case, traced
+from trainledger.ledger.dropped import run_back
 from trainledger.ledger.engine import Backward
-from trainledger.ledger.regions import regions_of, run_back
+from trainledger.ledger.regions import regions_of
 from trainledger.ledger.walk import run_forward
 from trainledger.model.build import build
 

@@ -10,7 +10,16 @@ from typing import Any
 from trainledger.allocator.divisions import read_divisions
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.allocator import CUDA, Allocator
-from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, BACKENDS, INTERVALS, NATIVE, SETTINGS, Setting, Value
+from trainledger.facts.allocator_settings import (
+    ALLOCATOR_TEXTS,
+    BACKENDS,
+    FIXED,
+    INTERVALS,
+    NATIVE,
+    SETTINGS,
+    Setting,
+    Value,
+)
 
 _PARTS = re.compile(r"[,:\[\]]|[^,:\[\]]+")
 _WHOLE = re.compile(r"[+-]?\d+")
@@ -64,14 +73,26 @@ def parse_conf(text: str, path: str = "PYTORCH_CUDA_ALLOC_CONF") -> Conf:
     return _conf(_pairs(_parts(text), path), path)
 
 
+def settings_of(text: str, path: str = "PYTORCH_CUDA_ALLOC_CONF") -> dict[str, str]:
+    """The settings of PYTORCH_CUDA_ALLOC_CONF's text by name, each value as it is spelt there. Raises InputError."""
+    parse_conf(text, path)
+    return {name: "".join(parts) for name, parts in _pairs(_parts(text), path)}
+
+
 def read_conf(settings: Mapping[str, Any], path: str = "stack.allocator") -> Conf:
     """The settings of a mapping, such as a plan's `stack.allocator`: true and false, numbers, and divisions as a
     number, a text as in the environment, or a mapping of MiB to divisions. Raises InputError, all problems."""
     return _conf(((str(name), _spelt(value)) for name, value in settings.items()), path)
 
 
-def conf_of(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Conf:
-    """A plan's `stack.allocator`, or without one what its environment says. Raises InputError."""
+def conf_of(settings: Mapping[str, Any], environment: Mapping[str, str], architecture: str = "") -> Conf:
+    """A plan's `stack.allocator`, or without one what its environment says, as that architecture's build of PyTorch
+    takes it. Raises InputError."""
+    made = _given(settings, environment)
+    return replace(made, expandable=False) if architecture.startswith(FIXED.architectures) else made
+
+
+def _given(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Conf:
     if settings:
         return read_conf(settings)
     name = next((name for name in ALLOCATOR_TEXTS if name in environment), "")

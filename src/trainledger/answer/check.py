@@ -11,13 +11,18 @@ from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspe
 from trainledger.answer.check_dtypes import dtype_problems
 from trainledger.answer.check_framework import framework_problems
 from trainledger.answer.check_megatron import megatron_problems, runs_megatron
+from trainledger.answer.check_mesh import mesh_problems
+from trainledger.answer.check_pipeline import pipeline_model_problems, pipeline_problems
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
+from trainledger.answer.check_tensor import tensor_model_problems, tensor_problems
+from trainledger.answer.check_torchtitan import torchtitan_problems
 from trainledger.answer.check_wrapping import wrapping_model_problems, wrapping_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.scope import OWN_SCOPE, SCOPE
 from trainledger.facts.sharding import FIRST, OFFLOAD, SECOND, VERSIONS, WORDS
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.ledger.run import every_of
 from trainledger.ledger.strategy import fsdp_of, waits
 from trainledger.model.counts import has_tuned
@@ -31,10 +36,11 @@ WHOLE = ("none", "ddp")  # strategies under which a rank holds every gradient
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
     if runs_megatron(plan):
-        raise_if([*megatron_problems(plan)])
+        raise_if([*megatron_problems(plan), *mesh_problems(plan)])
         return
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
-    raise_if([*found, *framework_problems(plan), *colossal_problems(plan), *wrapping_problems(plan)])
+    found += [*framework_problems(plan), *colossal_problems(plan), *torchtitan_problems(plan)]
+    raise_if([*found, *wrapping_problems(plan)])
 
 
 def check_model(plan: Plan, model: Model) -> None:
@@ -45,7 +51,8 @@ def check_model(plan: Plan, model: Model) -> None:
     allowed = "its states can be counted, not its activations"
     problems = [Problem("model.model_type", f"found {model.family!r}: {reason}", allowed) for reason in reasons]
     problems += [*expert_problems(plan, model), *prefix_model_problems(model), *deepspeed_model_problems(plan, model)]
-    problems += [*dtype_problems(plan, model), *attention_problems(plan, model)]
+    problems += [*dtype_problems(plan, model), *attention_problems(plan, model), *tensor_model_problems(plan, model)]
+    problems += pipeline_model_problems(plan, model)
     if not problems:
         problems += wrapping_model_problems(plan, model)
     if plan.adapter is not None and not has_tuned(model):
@@ -78,7 +85,8 @@ def _recompute(plan: Plan) -> Iterator[Problem]:
     given = plan.stack.recompute
     if given.method is not None:
         yield Problem("stack.recompute.method", f"found {given.method!r}", "Megatron's; Transformers has whole layers")
-    if given.kind == "selective" and not given.modules and not every_of(given.policy):
+    own = plan.stack.framework == TORCHTITAN
+    if given.kind == "selective" and not given.modules and not every_of(given.policy) and not own:
         found = "no modules" if given.policy is None else f"found policy {given.policy!r}"
         allowed = "names of modules, or the policy `every nth layer`, can be estimated so far"
         yield Problem("stack.recompute", found, allowed)
@@ -97,7 +105,7 @@ def _values(plan: Plan) -> Iterator[Problem]:
         "precision.weights": plan.precision.weights,
     }
     for path, value in given.items():
-        allowed = SCOPE[path]
+        allowed = (*SCOPE[path], *OWN_SCOPE.get(plan.stack.framework, {}).get(path, ()))
         if value not in allowed:
             yield Problem(path, f"found {value!r}", f"{_listed(allowed)} can be estimated so far")
     if plan.optimizer.name not in OPTIMIZERS:
@@ -166,16 +174,13 @@ def _offload(plan: Plan) -> Iterator[Problem]:
         yield Problem("batch.accumulation", found, allowed, "Set parallel.options.no_sync: true")
 
 
-def _listed(values: tuple[str | None, ...]) -> str:
-    return ", ".join(value for value in values if value is not None)
+def _listed(values: tuple[str | bool | None, ...]) -> str:
+    return ", ".join(dict.fromkeys(value for value in values if isinstance(value, str)))
 
 
 def _degrees(plan: Plan) -> Iterator[Problem]:
-    ranks = degrees(plan)
-    for name in ("tp", "cp", "pp", "ep"):
-        degree = getattr(ranks, name)
-        if degree > 1:
-            yield Problem(f"parallel.{name}", f"found {degree}", "only 1 can be estimated so far")
+    yield from tensor_problems(plan)
+    yield from pipeline_problems(plan)
 
 
 def _parts(plan: Plan) -> Iterator[Problem]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainledger.answer.check_megatron_fp8 import quantised_problems
 from trainledger.answer.check_megatron_moe import expert_problems
 from trainledger.base.problems import Problem
-from trainledger.facts.megatron import FAMILY, FRAMEWORKS, FSDP, LOSSES, STRATEGIES
+from trainledger.facts.dtypes import FP8
+from trainledger.facts.megatron import FRAMEWORKS, FSDP, LOSSES, STRATEGIES
+from trainledger.facts.megatron_offload import OPTION
 from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.ledger.mega_fp8 import WIDTHS
+from trainledger.plan.megatron_keys import type_problems
 from trainledger.plan.schema import Plan
 
 
@@ -18,19 +23,19 @@ def runs_megatron(plan: Plan) -> bool:
 
 def megatron_problems(plan: Plan) -> Iterator[Problem]:
     """Problems of a plan that Megatron-Core runs."""
+    yield from type_problems(plan)
     given = {
         "task": (plan.task, ("pretrain", "sft")),
-        "model.model_type": (plan.keys().get("model_type"), (FAMILY,)),
         "parallel.strategy": (plan.parallel.strategy, STRATEGIES),
         "stack.loss": (plan.stack.loss, LOSSES),
-        "precision.compute": (plan.precision.compute, ("fp32", "bf16", "fp16")),
-        "precision.weights": (plan.precision.weights, ("fp32", "bf16", "fp16")),
+        "precision.compute": (plan.precision.compute, ("fp32", "bf16", "fp16", *WIDTHS)),
+        "precision.weights": (plan.precision.weights, ("fp32", "bf16", "fp16", FP8.name)),
         "adapter.kind": (plan.adapter.kind if plan.adapter else None, (None,)),
         "quantization.kind": (plan.quantization.kind if plan.quantization else None, (None,)),
         "trainable": (plan.trainable, ("all",)),
         "offload.optimizer": (plan.offload.optimizer, (None,)),
         "offload.params": (plan.offload.params, (None,)),
-        "offload.activations": (plan.offload.activations, (None,)),
+        "offload.activations": (plan.offload.activations, ("cpu",) if plan.stack.options.get(OPTION) else (None,)),
         "optimizer.in_backward": (plan.optimizer.in_backward, (False,)),
     }
     for path, (value, allowed) in given.items():
@@ -38,10 +43,13 @@ def megatron_problems(plan: Plan) -> Iterator[Problem]:
             known = ", ".join(str(one) for one in allowed)
             yield Problem(path, f"found {value!r} with {plan.stack.framework}", f"{known} can be estimated so far")
     options = plan.parallel.options
-    if plan.parallel.strategy == FSDP.strategy and options.get(FSDP.option, FSDP.sharding) != FSDP.sharding:
-        found = f"found {options[FSDP.option]!r} with {FSDP.strategy}"
-        yield Problem(f"parallel.options.{FSDP.option}", found, f"{FSDP.sharding} can be estimated so far")
+    if plan.parallel.strategy == FSDP.strategy:
+        for name, values in ((FSDP.option, tuple(FSDP.shardings)), (FSDP.outer, FSDP.outer_known)):
+            if options.get(name, values[-1]) not in values:
+                found = f"found {options[name]!r} with {FSDP.strategy}"
+                yield Problem(f"parallel.options.{name}", found, f"{', '.join(values)} can be estimated so far")
     yield from expert_problems(plan)
+    yield from quantised_problems(plan)
     if plan.optimizer.name not in OPTIMIZERS:
         known = ", ".join(sorted(OPTIMIZERS))
         yield Problem("optimizer.name", f"found {plan.optimizer.name!r}", f"{known} can be estimated so far")

@@ -10,6 +10,7 @@ from trainledger.allocator.replay import smallest_capacity
 from trainledger.answer.bands import Band, Outside, Peak, peaks_of, replayed_over, scaled
 from trainledger.answer.check import check, check_model
 from trainledger.answer.notes import Notes, notes_of, states_note
+from trainledger.answer.notes_megatron import stage_note
 from trainledger.answer.replayed import Replayed, replayed
 from trainledger.answer.verdict import Verdict, judge
 from trainledger.base.units import format_size
@@ -70,7 +71,8 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
     check_model(plan, model)
     device = device_of(plan)
     architecture = architecture_of(device)
-    conf = conf_of(plan.stack.allocator, {name: str(value) for name, value in plan.stack.env.items()})
+    environment = {name: str(value) for name, value in plan.stack.env.items()}
+    conf = conf_of(plan.stack.allocator, environment, architecture)
     ledger = rank_ledger(plan, model, architecture, rank)
     run = replayed(ledger, conf)
     outside = Outside.of(architecture, plan)
@@ -88,7 +90,12 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
         verdict=_verdict(plan, peaks[0], outside, (run, conf)),
         ranks=degrees(plan).world,
         global_batch=global_batch(plan),
-        notes=_notes(plan, model, device, states_note(plan, states_of(ledger)[Account.OPTIMIZER], peaks[0])),
+        notes=_notes(
+            plan,
+            model,
+            device,
+            (*stage_note(plan, ledger), *states_note(plan, states_of(ledger)[Account.OPTIMIZER], peaks[0])),
+        ),
     )
 
 

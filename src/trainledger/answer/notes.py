@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainledger.answer.bands import Peak
+from trainledger.answer.notes_megatron import megatron_notes
 from trainledger.answer.precision import warnings
 from trainledger.base.units import format_size
 from trainledger.facts.colossal import LOW_LEVEL
@@ -19,6 +20,9 @@ from trainledger.facts.options import find_option
 from trainledger.facts.peft import INPUT_GRADIENTS
 from trainledger.facts.quantization import BNB_INT8
 from trainledger.facts.sharding import FSDP2, OFFLOAD, SIZE_WRAP
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import Change, holds, known
+from trainledger.ledger.losses import CHUNKED
 from trainledger.ledger.rank import EAGER, runs_eager, trained_of
 from trainledger.ledger.run import GATHERED, run_of
 from trainledger.ledger.strategy import NO_WRAP, fsdp_of, least_of, policy_of, waits
@@ -31,6 +35,7 @@ from trainledger.plan.schema import Plan
 
 REFERENCE = "sm80"  # of the run's keys none that is asked for here depends on the architecture
 BNB_ROWS_BY_NAME = frozenset(row.name for row in BNB_ROWS)
+COMPILED = (TORCHTITAN, "torchtune")  # frameworks whose compiled layers and losses have rules
 WHOLE = ".modules_to_save.default.weight"
 
 
@@ -54,9 +59,10 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
             *_offload(plan),
             *_frozen(plan, model),
             *_copies(model),
+            *megatron_notes(plan, model),
             *_device(device),
         ),
-        (*_compile(plan), *_options(plan), *_further(model), *_whole(plan)),
+        (*_titan(plan, model), *_compile(plan), *_options(plan), *_further(model), *_whole(plan)),
     )
 
 
@@ -192,8 +198,25 @@ def _copies(model: Model) -> Iterator[str]:
         yield f"adapter.train_extra: {module} stays, frozen, beside the copy that is trained"
 
 
+def _titan(plan: Plan, model: Model) -> Iterator[str]:
+    version = plan.stack.versions.get(TORCHTITAN, "")
+    if plan.stack.framework != TORCHTITAN:
+        return
+    if not known(version):
+        yield f"stack.versions.torchtitan: {version!r} is no release or commit that is known; counted as the newest"
+    if holds(Change.FLEX, version):
+        yield "stack.versions.torchtitan: flex attention and fused queries, keys and values are not covered: low"
+    if plan.stack.loss == CHUNKED and holds(Change.CHUNKED_HEAD, version):
+        yield "stack.loss: chunks of logits are counted, where head and loss run chunk by chunk: high"
+    if any(block.top_k for block in model.blocks):
+        yield "model: experts' results are counted as added up through a sort, of which PyTorch may need less: high"
+
+
 def _compile(plan: Plan) -> Iterator[str]:
-    if plan.stack.compile:
+    if plan.stack.framework in COMPILED:
+        if plan.stack.compile:
+            yield "stack.compile: counted as Inductor splits and joins a layer; what kernels try out at first is not"
+    elif plan.stack.compile:
         yield "stack.compile: counted as eager; compiled code saves and makes other tensors: too high or too low"
 
 
@@ -214,7 +237,7 @@ def _options(plan: Plan) -> Iterator[str]:
 
 
 def _further(model: Model) -> Iterator[str]:
-    if model.further:
+    if any(not block.ops for block in model.further):
         yield "model: layers that predict further tokens are not made by Transformers' own class"
 
 

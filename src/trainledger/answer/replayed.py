@@ -19,7 +19,7 @@ from trainledger.facts.allocator import CUDA
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.dtypes import UINT8
 from trainledger.ledger.rank import Ledger, payload
-from trainledger.ledger.step import INIT, STEPS
+from trainledger.ledger.step import INIT, OPTIMIZER, STEPS
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import EMPTY, Moment, Segment, Spot, lives
 
@@ -75,12 +75,20 @@ def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, 
 def _longer(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """The segments with the last step once more: what it left cached may not fit its own requests as they come. A step
     that does something once (DDP makes its buckets anew) is not repeated."""
-    last = tuple(one for one in segments if one.moment.startswith(f"{STEPS[-1]}:"))
+    last = _last(segments)
     left: Counter[int] = Counter()
     for _, events, repeat in last:
         for event in events:
             left[abs(event)] += repeat if event > 0 else -repeat
     return segments if any(count for line, count in left.items() if line) else (*segments, *last)
+
+
+def _last(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """The segments of the last step, of several that have the same name: it begins where the one before has ended."""
+    own = tuple(one for one in segments if one.moment.startswith(f"{STEPS[-1]}:"))
+    ended = f"{STEPS[-1]}: {OPTIMIZER}"
+    starts = [at for at in range(1, len(own)) if own[at - 1].moment == ended != own[at].moment]
+    return own[starts[-1] :] if starts else own
 
 
 def _run(simulator: Simulator, stream: Stream, segments: Sequence[Segment]) -> tuple[dict[str, Spot], int]:

@@ -16,6 +16,7 @@ class Dim(StrEnum):
     KEY_SEQUENCE = "key_sequence"
     TOKENS = "tokens"
     HIDDEN = "hidden"
+    HIDDEN_PART = "hidden_part"  # hidden that a column-parallel layer makes, before it is gathered
     HEADS = "heads"
     KV_HEADS = "kv_heads"
     HEAD_DIM = "head_dim"

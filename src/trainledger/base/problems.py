@@ -9,7 +9,8 @@ from difflib import get_close_matches
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with an input. `where` is `file:line` when known; `path` is the key's dotted path."""
+    """One thing wrong with an input. `where` is `file:line` when known, or `file:line key`; `path` is the
+    key's dotted path."""
 
     path: str
     found: str
@@ -18,9 +19,10 @@ class Problem:
     where: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
         fix = f" {self.fix}" if self.fix else ""
-        return f"{place}{self.path or 'input'}: {self.found}; {self.allowed}.{fix}"
+        named = self.path and self.where.endswith(f" {self.path}")  # the place names the key already
+        parts = (self.where, "" if named else self.path or "input", f"{self.found}; {self.allowed}.{fix}")
+        return ": ".join(part for part in parts if part)
 
 
 class InputError(ValueError):
@@ -31,9 +33,12 @@ class InputError(ValueError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word nearest to `word`, or an empty string when none is near."""
-    matches = get_close_matches(word, list(known), n=1, cutoff=0.6)
+NEAR, MISSPELT = 0.6, 0.93  # how alike two words are: may be meant; differ by a letter or two
+
+
+def nearest(word: str, known: Iterable[str], alike: float = NEAR) -> str:
+    """The known word nearest to `word`, or an empty string when none is as near as `alike`."""
+    matches = get_close_matches(word, list(known), n=1, cutoff=alike)
     return matches[0] if matches else ""
 
 

@@ -10,6 +10,7 @@ import typer
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.units import SHOWN_UNITS
 from trainledger.cli.gate import Gated, check_gate, exit_code
+from trainledger.cli.sources import Env, Files, Sets, Versions, read_files
 
 if TYPE_CHECKING:
     from trainledger.importers.draft import Draft
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
 
 COMMAND = Gated  # the class of the command, for the root
 
-PLAN_HELP = "A plan in YAML or JSON; - reads standard input."
-SET_HELP = "Change a key: batch.micro_batch=2. May be given several times."
 UNITS_HELP = f"The unit of sizes: {', '.join(SHOWN_UNITS)}."
 TIMELINE_HELP = "Memory over the run, action by action of the pipeline's schedule."
 GATE_HELP = "Exit with 1 when it does not fit; --gate=tight: when it may not, too."
 
 
 def estimate(
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help=PLAN_HELP)],
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
+    files: Files,
+    sets: Sets = None,
+    env: Env = None,
+    versions: Versions = None,
     lines: Annotated[bool, typer.Option("--lines", help="Unfold every account to its lines.")] = False,
     moment: Annotated[str, typer.Option("--moment", help="Show this moment's lines, not the peak's.")] = "",
     rank: Annotated[str, typer.Option("--rank", help="A rank's number, or all.")] = "",
@@ -42,13 +43,11 @@ def estimate(
     """
     check_units(units)
     check_gate(gate)
-    from trainledger.importers.plan_file import read_draft
-
     given: dict[str, object] = {"--lines": lines, "--moment": moment}
     if quick:
         _refuse({**given, "--rank": rank, "--timeline": timeline}, "--quick", "a rule of thumb has no lines or ranks")
-        raise typer.Exit(_quick(read_draft(plan, sets or ()), units, gate, as_json))
-    draft = read_draft(plan, sets or ())
+        raise typer.Exit(_quick(read_files(files, sets, env, versions), units, gate, as_json))
+    draft = read_files(files, sets, env, versions)
     if timeline:
         _refuse({**given, "--gate": gate}, "--timeline", "it has no lines and no verdict")
         raise typer.Exit(_timeline(draft, rank, units, as_json))

@@ -8,17 +8,18 @@ from typing import Annotated
 import typer
 
 from trainledger.cli.output import FORCE_HELP, OUTPUT_HELP
+from trainledger.cli.sources import Env, Files, Sets, Versions, read_files
 
-PLAN_HELP = "A plan in YAML or JSON; - reads standard input."
-SET_HELP = "Change a key: parallel.dp=16. May be given several times."
 PARAM_HELP = "Only this parameter, or those in whose name this occurs."
 
 
 def layout(
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help=PLAN_HELP)],
+    files: Files,
     rank: Annotated[int, typer.Option("--rank", help="The rank's number.")] = 0,
     param: Annotated[str | None, typer.Option("--param", metavar="NAME", help=PARAM_HELP)] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
+    sets: Sets = None,
+    env: Env = None,
+    versions: Versions = None,
     output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help=OUTPUT_HELP)] = "",
     force: Annotated[bool, typer.Option("--force", help=FORCE_HELP)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: ranges in elements.")] = False,
@@ -31,9 +32,8 @@ def layout(
 
     check_output(output, force)
     from trainledger.answer.layout import layout as layout_of
-    from trainledger.importers.plan_file import read_draft
 
-    found = layout_of(read_draft(plan, sets or ()).plan, rank)
+    found = layout_of(read_files(files, sets, env, versions).plan, rank)
     found = found if param is None else found.only(param)
     if as_json:
         write_output(output, json.dumps(found.to_dict(), indent=1))

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import typer
@@ -23,6 +24,7 @@ VERBS: dict[str, str] = {
     "estimate": "The fullest rank's ledger at its peak, and the verdict.",
     "trace": "The same ledger from real code, a plan's or your own; no GPU.",
     "explain": "One account of the ledger, each line with its source.",
+    "import": "The run's own files as a plan, each key with its origin.",
     "layout": "Where one rank's parameters lie, range by range.",
     "states": "Bytes per parameter and per rank, by recipe.",
     "models": "The model catalogue: names, parameter counts, sources.",
@@ -51,9 +53,10 @@ class Verbs(TyperGroup):
 
 def load(verb: str) -> Any:
     """The command of one verb, built from its function. Raises ImportError when its module is missing."""
-    module = import_module(f"trainledger.cli.{verb}")
+    name = f"{verb}_" if iskeyword(verb) else verb
+    module = import_module(f"trainledger.cli.{name}")
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(verb, cls=getattr(module, "COMMAND", None))(getattr(module, verb))
+    single.command(verb, cls=getattr(module, "COMMAND", None))(getattr(module, name))
     command = get_command(single)
     command.name = verb
     return command

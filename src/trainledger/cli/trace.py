@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainledger.base.problems import InputError, Problem
-from trainledger.cli.estimate import SET_HELP, UNITS_HELP, check_units
+from trainledger.cli.estimate import UNITS_HELP, check_units
 from trainledger.cli.gate import Gated, check_gate, exit_code
+from trainledger.cli.sources import Env, Sets, Versions, read_files
 from trainledger.facts.trace import PATIENCE
 
 if TYPE_CHECKING:
     from trainledger.evidence.trace.job import Tracer
+    from trainledger.importers.draft import Draft
 
 COMMAND = Gated  # the class of the command, for the root
 
-PLAN_HELP = "A plan in YAML or JSON; - reads standard input. Left out with --script."
+PLAN_HELP = "A plan, or the run's own files together; - is standard input. Left out with --script."
 SCRIPT_HELP = "Trace your own function instead: it returns model, batch, optimizer, or a function that makes one step."
 DEVICE_HELP = "With --script: the device to compare with, such as h100-80gb."
 GATE_HELP = "Exit with 1 when it does not fit; --gate=tight: when it may not, too."
@@ -25,9 +27,11 @@ TIMEOUT_HELP = "Seconds after which the trace is stopped."
 
 
 def trace(
-    plan: Annotated[str, typer.Argument(metavar="[PLAN]", help=PLAN_HELP)] = "",
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE...]", help=PLAN_HELP)] = None,
     script: Annotated[str, typer.Option("--script", metavar="FILE:FUNCTION", help=SCRIPT_HELP)] = "",
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
+    sets: Sets = None,
+    env: Env = None,
+    versions: Versions = None,
     device: Annotated[str, typer.Option("--device", help=DEVICE_HELP)] = "",
     lines: Annotated[bool, typer.Option("--lines", help="Unfold every account to its lines.")] = False,
     moment: Annotated[str, typer.Option("--moment", help="Show this moment's lines, not the peak's.")] = "",
@@ -42,15 +46,17 @@ def trace(
     """
     check_units(units)
     check_gate(gate)
-    _check(plan, script, {"--set": bool(sets)}, device)
+    of_plans = {"--set": bool(sets), "--env": bool(env), "--framework-version": bool(versions)}
+    _check(bool(files), script, of_plans, device)
     if script:
         code = _script(script, device, (units, lines, moment, as_json), (gate, tracer(timeout)))
     else:
-        code = _plan((plan, sets or ()), (units, lines, moment, as_json), (gate, tracer(timeout)))
+        draft = read_files(files or (), sets, env, versions)
+        code = _plan(draft, (units, lines, moment, as_json), (gate, tracer(timeout)))
     raise typer.Exit(code)
 
 
-def _check(plan: str, script: str, of_plans: dict[str, bool], device: str) -> None:
+def _check(plan: bool, script: str, of_plans: dict[str, bool], device: str) -> None:
     problems = []
     if not plan and not script:
         problems.append(Problem("PLAN", "missing", "a plan, or --script FILE:function, is needed"))
@@ -90,12 +96,10 @@ def tracer(timeout: float = PATIENCE.seconds) -> Tracer:
 Shown = tuple[str, bool, str, bool]  # units, lines, moment, as JSON
 
 
-def _plan(given: tuple[str, list[str] | tuple[str, ...]], shown: Shown, how: tuple[str, Tracer]) -> int:
+def _plan(draft: Draft, shown: Shown, how: tuple[str, Tracer]) -> int:
     from trainledger.answer.trace import trace as trace_plan
-    from trainledger.importers.plan_file import read_draft
 
     units, lines, moment, as_json = shown
-    draft = read_draft(*given)
     answer = trace_plan(draft.plan, how[1])
     code = exit_code(how[0], answer.verdict.outcome)
     if as_json:

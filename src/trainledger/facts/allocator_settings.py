@@ -140,3 +140,22 @@ class ReplayBound:
 REPLAY = ReplayBound(
     4_000_000, 64 * MIB, Source("this program's own bound: about four seconds of replay", "bench/bench_allocator.py")
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Architectures (by how their names begin) whose builds of PyTorch have no expandable segments: the setting is
+    taken with a warning and does nothing."""
+
+    architectures: tuple[str, ...]
+    source: Source
+
+
+FIXED = Fixed(
+    ("gfx",),
+    Source(
+        "PyTorch c10/cuda/CUDACachingAllocator.cpp",
+        "PYTORCH_C10_DRIVER_API_SUPPORTED, which ROCm's build lacks",
+        "v2.4 to v2.9",
+    ),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainledger.base.sources import Source
@@ -15,12 +16,25 @@ class Follows:
 
 
 @dataclass(frozen=True, slots=True)
+class Of:
+    """A default that a function of another key's value gives; None where there is none."""
+
+    path: str
+    rule: Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
 class Given:
     """A condition that holds when a key has a value other than null."""
 
 
-GIVEN = Given()
-Condition = tuple[str, tuple[object, ...] | Given]
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A condition that holds when a key is left out."""
+
+
+GIVEN, ABSENT = Given(), Absent()
+Condition = tuple[str, tuple[object, ...] | Given | Absent]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ the values of earlier keys.
 
 from __future__ import annotations
 
+from trainledger.facts import defaults_megatron
+from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS
 from trainledger.facts.colossal import LOW_LEVEL
-from trainledger.facts.default_row import GIVEN, DefaultRow
+from trainledger.facts.default_row import ABSENT, GIVEN, DefaultRow, Of
 from trainledger.facts.default_words import (
     BNB,
     CHECKPOINTING,
@@ -31,6 +33,8 @@ from trainledger.facts.defaults_training import PRECISION, UPDATE
 from trainledger.facts.litgpt import HEAD_CHUNKS
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.peft import LORA_KINDS
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import RUN, allocator_of
 
 COLOSSAL = framework(LOW_LEVEL.framework)
 REST = (
@@ -102,7 +106,21 @@ REST = (
         "stack.loss", "chunked", "the head and its loss in chunks of tokens", HEAD_CHUNKS.source, (framework(LITGPT),)
     ),
     DefaultRow("stack.loss", "full-fp32", "logits of every position are cast to float32", LOSS),
+    DefaultRow(
+        "stack.allocator",
+        Of("stack.versions.torchtitan", allocator_of),
+        "run_train.sh, which starts runs on one node",
+        RUN.source,
+        (
+            framework(TORCHTITAN),
+            ("parallel.world", tuple(range(1, RUN.devices + 1))),
+            *((f"stack.env.{name}", ABSENT) for name in ALLOCATOR_TEXTS),
+        ),
+    ),
     DefaultRow("stack.compile", False, "torch.compile is off", TRAINER),
 )
 
-DEFAULTS: tuple[DefaultRow, ...] = (*SCOPE, *PARALLEL, *PRECISION, *UPDATE, *REST)
+DEFAULTS: tuple[DefaultRow, ...] = (
+    *SCOPE, *defaults_megatron.PARALLEL, *PARALLEL, *defaults_megatron.PRECISION, *PRECISION, *UPDATE,
+    *defaults_megatron.REST, *REST, *defaults_megatron.KERNELS,
+)  # fmt: skip

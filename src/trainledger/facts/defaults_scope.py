@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
+from trainledger.facts.default_row import GIVEN, DefaultRow, Follows, Of
 from trainledger.facts.default_words import (
     FORMAT,
     MEGATRON,
@@ -16,9 +16,12 @@ from trainledger.facts.default_words import (
     TRAINERS,
     framework,
 )
+from trainledger.facts.float8 import NO_COMPILE
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.fsdp_qlora import SCRIPT
 from trainledger.facts.litgpt import KNOWN as LITGPT
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import NEWEST_COMMIT, NEWEST_RELEASE, NIGHTLIES, torch_of
 from trainledger.facts.versions import NEWEST
 
 
@@ -31,6 +34,34 @@ SCOPE = (
     DefaultRow("stack.framework", "transformers", "the stack that plans mean when they name none", FORMAT),
     _of_script("torch", SCRIPT.torch),
     _of_script("transformers", SCRIPT.transformers),
+    DefaultRow(
+        "stack.versions.torchtitan",
+        NO_COMPILE.torchtitan,
+        "torchtitan when the prototype was brought into it",
+        NO_COMPILE.source,
+        (framework(TORCHTITAN), ("precision.fp8.kernels", (NO_COMPILE.kernels,))),
+    ),
+    DefaultRow(
+        "stack.versions.torchtitan",
+        NEWEST_COMMIT.release,
+        "a chunked loss came after the newest release",
+        NEWEST_COMMIT.source,
+        (framework(TORCHTITAN), ("stack.loss", ("chunked",))),
+    ),
+    DefaultRow(
+        "stack.versions.torchtitan",
+        NEWEST_RELEASE.release,
+        "the newest release known",
+        NEWEST_RELEASE.source,
+        (framework(TORCHTITAN),),
+    ),
+    DefaultRow(
+        "stack.versions.torch",
+        Of("stack.versions.torchtitan", torch_of),
+        "what PyTorch's main branch was when that torchtitan was made",
+        NIGHTLIES[0].source,
+        (framework(TORCHTITAN),),
+    ),
     DefaultRow("stack.versions.torch", NEWEST["torch"].version, "the newest version known", NEWEST["torch"].source),
     DefaultRow(
         "stack.versions.transformers",

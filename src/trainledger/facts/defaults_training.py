@@ -144,7 +144,7 @@ UPDATE = (
         "fused",
         "implementation fused",
         TITAN,
-        (framework(*TITANS), ("optimizer.name", ("adam", "adamw"))),
+        (framework("torchtitan"), ("optimizer.name", ("adam", "adamw"))),
     ),
     DefaultRow(
         "optimizer.implementation",

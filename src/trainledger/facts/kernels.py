@@ -66,3 +66,48 @@ EMBEDDING_BACKWARD = EmbeddingBackward(
     10,
     Source("PyTorch aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu", "v2.4.0 lines 252 to 318", "v2.4 to v2.13"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class NativeNorm:
+    """torch.nn.RMSNorm: from release `late` on it is cast back after the weight, from `fused` on it is one kernel."""
+
+    late: str
+    fused: str
+    source: Source
+
+
+NATIVE_NORM = NativeNorm(
+    "2.7",
+    "2.9",
+    Source("PyTorch aten/src/ATen/native/layer_norm.cpp", "rms_norm_symint; pull request 153666", "v2.4 to v2.13"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SortedScatter:
+    """A deterministic scatter of rows: int64 arrays with an entry for every element of what is added, all at once."""
+
+    arrays: tuple[str, ...]
+    source: Source
+
+
+SORTED_SCATTER = SortedScatter(
+    (
+        "row coordinates",
+        "column coordinates",
+        "flat index",
+        "wrapped index",
+        "sorted index",
+        "order",
+        "range",
+        "sort's keys",
+        "sort's values",
+    ),
+    Source(
+        "PyTorch deterministic scatter_add",
+        "aten/src/ATen/native/TensorAdvancedIndexing.cpp, _scatter_via_index_put; cuda/Indexing.cu; "
+        "cub DeviceRadixSort::SortPairs, temporary storage of keys and values",
+        "v2.4 to v2.13",
+    ),
+)

@@ -209,6 +209,10 @@ WORDS = {
             Source("PyTorch torch.nn.attention", "sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)", "v2.13"),
         ),
         Word("math", (Kernel.MATH,), Source("PyTorch torch.nn.attention", "sdpa_kernel(SDPBackend.MATH)", "v2.13")),
+        *(
+            Word(word, kernels, Source("torchtitan attention", "models/attention.py, sdpa_kernel(...)", "3b85aa31f"))
+            for word, kernels in (("flash-first", TRIES), ("cudnn-first", CUDNN_FIRST))
+        ),
         Word("sdpa", (), Source("PyTorch torch.nn.functional", "scaled_dot_product_attention", "v2.13")),
     )
 }  # fmt: skip

@@ -47,3 +47,5 @@ HUB_PORT = Limit(443, "port", Source("HTTP over TLS", "RFC 9110, section 4.2.2",
 CONNECT = Limit(3, "seconds", OWN)
 LAYOUT = Limit(KIB * KIB, "entries of a pipeline layout", OWN)
 SHOWN = Limit(60, "characters of a value in a message", OWN)
+SHELL_NUMBER = Limit(2**63 - 1, "a shell's number", Source("POSIX shell, arithmetic expansion", "XCU 2.6.4", "2024"))
+SHELLS = Limit(3, "commands within commands", OWN)

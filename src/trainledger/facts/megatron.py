@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainledger.base.sources import Source
@@ -81,12 +82,28 @@ SETTLED = Settled(3, 3, SCHEDULES)  # warm-up is at most two rounds long
 
 
 @dataclass(frozen=True, slots=True)
+class Sharded:
+    """What each data-parallel rank has only its part of: weights, gradients, master weights and optimizer states."""
+
+    weights: bool
+    gradients: bool
+    states: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MegatronFsdp:
-    """Megatron-FSDP: the plan's word for it, the option that says what is sharded, and what can be estimated of it."""
+    """Megatron-FSDP: the plan's word for it; the option that says what is sharded, its default and its values; the one
+    that says what is over groups of ranks besides, and what of it can be estimated; the dtype of the weights that the
+    optimizer updates, unless an option says another (`auto`: there are none besides the model's)."""
 
     strategy: str
     option: str
     sharding: str
+    shardings: Mapping[str, Sharded]
+    outer: str
+    outer_known: tuple[str, ...]
+    main: str
+    main_option: str
     source: Source
 
 
@@ -94,6 +111,16 @@ FSDP = MegatronFsdp(
     "megatron-fsdp",
     "data_parallel_sharding_strategy",
     "optim_grads_params",
+    {
+        "no_shard": Sharded(False, False, False),
+        "optim": Sharded(False, False, True),
+        "optim_grads": Sharded(False, True, True),
+        "optim_grads_params": Sharded(True, True, True),
+    },
+    "outer_dp_sharding_strategy",
+    ("no_shard",),
+    "fp32",
+    "megatron_fsdp_main_params_dtype",
     Source(
         "Megatron-FSDP: sharded states, gathered unit by unit",
         "megatron/core/distributed/fsdp/src/megatron_fsdp/{megatron_fsdp,param_and_grad_buffer}.py",

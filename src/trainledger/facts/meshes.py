@@ -56,7 +56,44 @@ DEEPSPEED = Nesting(
 NESTINGS: Mapping[str, Nesting] = {
     "megatron": MEGATRON,
     "nemo": MEGATRON,
+    "megatron-bridge": MEGATRON,
     "megatron-deepspeed": DEEPSPEED,
     "deepspeed": DEEPSPEED,
 }
 PP_FIRST_OPTION = "use_tp_pp_dp_mapping"
+
+
+@dataclass(frozen=True, slots=True)
+class Zigzag:
+    """Context parallelism cuts a sequence into this many pieces per rank, so that causal work is even."""
+
+    pieces: int
+    source: Source
+
+
+ZIGZAG = Zigzag(
+    2,
+    Source(
+        "Sequence length under context parallelism",
+        "megatron/training/arguments.py, validate_args; torchtitan/distributed/parallel_dims.py, seq_len_divisor",
+        "2026-08",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadExchange:
+    """Values of cp_comm_type under which context-parallel ranks exchange heads, which they must then divide."""
+
+    names: tuple[str, ...]
+    source: Source
+
+
+HEAD_EXCHANGE = HeadExchange(
+    ("a2a", "ulysses"),
+    Source(
+        "Transformer Engine context parallelism by all-to-all",
+        "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py, flash_attn_a2a_communicate",
+        "main, 2026-08",
+    ),
+)

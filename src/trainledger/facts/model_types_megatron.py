@@ -21,6 +21,7 @@ ROWS: tuple[ModelType, ...] = (
             ("hidden_dropout", 0.1),
             ("attention_dropout", 0.1),
             ("qk_layernorm", False),
+            ("add_qkv_bias", False),
             ("tie_word_embeddings", True),
         ),
         ARGUMENTS,

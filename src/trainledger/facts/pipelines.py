@@ -69,6 +69,7 @@ ROUNDS: Mapping[str, Rounds] = {
     "zb-h1": Rounds(1, 1, None, (ZERO_BUBBLE, TORCH_CODE)),
     "zb-h2": Rounds(2, 2, False, (ZERO_BUBBLE,)),
 }
+MEGATRON_RUNS = ("1f1b", "interleaved")  # the schedules that Megatron-Core has (MEGATRON_CODE)
 VEE = Vee(2, 2, TORCH_CODE)
 PAIRED: Mapping[str, Paired] = {
     "dualpipe": Paired(2, 2, 2, 2, 2, DUALPIPE_CODE),

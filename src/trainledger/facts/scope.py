@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-OWN_MODELS = ("litgpt", "torchtune")  # frameworks that run model code of their own
+OWN_MODELS = ("litgpt", "torchtune", "torchtitan", "pithtrain")  # frameworks that run model code of their own
 SCOPE: dict[str, tuple[str | None, ...]] = {
     "task": ("pretrain", "sft", "simpo", "orpo"),
     "adapter.kind": (
@@ -23,8 +23,18 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
         "trainable-tokens",
     ),
     "parallel.strategy": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
-    "stack.framework": ("transformers", "deepspeed", "torch", "litgpt", "torchtune", "fsdp_qlora", "colossalai"),
-    "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", None),
+    "stack.framework": (
+        "transformers",
+        "deepspeed",
+        "torch",
+        "litgpt",
+        "torchtune",
+        "torchtitan",
+        "fsdp_qlora",
+        "colossalai",
+        "pithtrain",
+    ),
+    "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", "vocab-parallel", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),
     "offload.optimizer": ("zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
@@ -41,6 +51,23 @@ OWN_SCOPE: dict[str, dict[str, tuple[str | bool | None, ...]]] = {
         "stack.compile": (False, None),
         "quantization.kind": ("nf4", "fp4", None),
         "adapter.kind": ("lora", None),
+    },
+    "torchtitan": {
+        "parallel.strategy": ("none", "fsdp1", "fsdp2", "hsdp"),
+        "stack.loss": ("full-fp32", "chunked", "vocab-parallel"),
+        "stack.recompute.kind": ("none", "full", "selective"),
+        "stack.compile": (True, False, "blocks", None),
+        "quantization.kind": (None,),
+        "adapter.kind": (None,),
+        "precision.compute": ("fp8", "mxfp8"),
+    },
+    "pithtrain": {
+        "parallel.strategy": ("fsdp2",),
+        "stack.loss": ("full-fp32",),
+        "stack.recompute.kind": ("none",),
+        "stack.compile": (True, False, "blocks", None),
+        "quantization.kind": (None,),
+        "adapter.kind": (None,),
     },
     "torchtune": {
         "parallel.strategy": ("none", "fsdp1", "fsdp2"),

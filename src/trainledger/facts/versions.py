@@ -25,6 +25,9 @@ NEWEST: dict[str, Newest] = {
     for row in (
         Newest("torch", "2.14.1", Source("PyTorch releases", "pypi: torch", "2026")),
         Newest("transformers", "5.24.0", Source("Transformers releases", "pypi: transformers", "2026-08")),
+        Newest("accelerate", "1.15.0", Source("accelerate releases", "pypi: accelerate", "2026-08")),
+        Newest("trl", "1.16.0", Source("TRL releases", "pypi: trl", "2026-10")),
+        Newest("deepspeed", "0.19.8", Source("DeepSpeed releases", "pypi: deepspeed", "2026-10")),
     )
 }
 

@@ -28,10 +28,32 @@ class Ignored:
 
 
 @dataclass(frozen=True, slots=True)
+class Unknown:
+    """A key of an outside file that its format is not known to have, where it stands, and the nearest known one."""
+
+    path: str
+    where: str
+    near: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncounted:
+    """A key of an outside file that moves memory and is not counted, where it stands, and which way that errs."""
+
+    path: str
+    where: str
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
-    """A resolved plan (its model's keys in place, defaults filled in) with what was used, defaulted and ignored."""
+    """A resolved plan (its model's keys in place, defaults filled in) with what was used, defaulted and ignored; of
+    outside files also what is unknown and what is not counted, and which formats they were taken for."""
 
     plan: Plan
     used: tuple[Used, ...]
     defaulted: tuple[Default, ...]
     ignored: tuple[Ignored, ...]
+    unknown: tuple[Unknown, ...] = ()
+    uncounted: tuple[Uncounted, ...] = ()
+    formats: tuple[tuple[str, str], ...] = ()  # file, format

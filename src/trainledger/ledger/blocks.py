@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainledger.ledger.book import Book
+from trainledger.ledger.dropped import run_back
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.piece import Piece, PieceLines
-from trainledger.ledger.regions import Region, run_back
+from trainledger.ledger.regions import Region
 from trainledger.ledger.tape import EXTERNAL
 from trainledger.ledger.visits import NOWHERE, Again, Turns, Visits
 from trainledger.ledger.walk import Events, Forward, early_stop, first_birth, products, run_forward
@@ -203,10 +204,13 @@ class Walker:
         piece = self.piece
         return [] if piece.source == piece.leaf else [-piece.tape.store[piece.source] - 1]
 
-    def _again(self, back: Backward, again: Forward, stopped: tuple[int, int]) -> Behind:
-        """`stopped`: after how many events the forward that runs again is left, and in which primitive."""
+    def _again(self, back: Backward, again: Forward, stopped: tuple[int, int], there: Sequence[int] = ()) -> Behind:
+        """`stopped`: after how many events the forward that runs again is left, and in which primitive; `there`:
+        storages that lived on from the forward."""
         started, last = stopped
+        kept = {storage: self.lines.known[storage] for storage in there if storage in self.lines.known}
         self.lines = PieceLines(self.book, self.piece)
+        self.lines.known |= kept
         self.lines.known.pop(self.piece.tape.store[self.piece.target], None)  # not what the forward handed on
         self.lines.phase(again.held, Account.RECOMPUTED, Account.BACKWARD)
         start = started - len(again.events)

@@ -214,7 +214,8 @@ class Backward:
     def _accumulate(self, value: int, storage: int) -> None:
         old = self.grads.get(value)
         if old is not None:
-            if self.refs[old] > 1 or old in self.viewed or (value in self.left and old in self.products):
+            apart = value in self.tape.wrapped or (value in self.left and old in self.products)
+            if self.refs[old] > 1 or old in self.viewed or apart:
                 total = self._storage(value, "sum of gradients")
                 self.events.append(total + 1)
                 self.refs[total] = 1

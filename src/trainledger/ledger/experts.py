@@ -60,7 +60,7 @@ def _normalised(t: Tape, scores: int) -> int:
     return t.run(Prim("div_", (scores, total, before), (out,), (before, total), steps, ()))
 
 
-def _plain(t: Tape, kind: str, x: int, dims: Dims, dtype: DType) -> int:
+def plain(t: Tape, kind: str, x: int, dims: Dims, dtype: DType) -> int:
     """A tensor of integers computed from another."""
     return t.run(Prim(kind, (x,), (t.fresh(dims, dtype, False, kind),), (), (), ()))
 
@@ -98,11 +98,11 @@ def sorted_tokens(t: Tape, x: int, scores: int, chosen: int, count: Dims) -> Ord
     slots, hidden = t.dims[chosen], t.dims[x][-1]
     order, place = t.fresh(slots, INT64, False, "experts in order"), t.fresh(slots, INT64, False, "places in order")
     t.run(Prim("sort", (chosen,), (order, place), (), (), ()))
-    rows = taken(t, x, _plain(t, "token of each place", place, slots, INT64), (*slots, hidden), "tokens by expert")
+    rows = taken(t, x, plain(t, "token of each place", place, slots, INT64), (*slots, hidden), "tokens by expert")
     weights = taken(t, aten.view(t, scores), place, slots, "scores by expert")
-    narrow = _plain(t, "experts as int32", order, slots, INT32)
-    tokens = _plain(t, "tokens per expert", narrow, count, INT32)
-    ends = _plain(t, "ends of experts", tokens, count, INT32)
+    narrow = plain(t, "experts as int32", order, slots, INT32)
+    tokens = plain(t, "tokens per expert", narrow, count, INT32)
+    ends = plain(t, "ends of experts", tokens, count, INT32)
     return Order(slots, rows, weights, order, place, ends, (narrow, tokens))
 
 
@@ -133,8 +133,8 @@ def in_token_order(t: Tape, o: Order, out: int, x: int) -> int:
 
 def _inverse(t: Tape, place: int, slots: Dims) -> int:
     """Where each token's experts stand in order."""
-    back = _plain(t, "places of tokens", place, slots, INT64)
-    counted = _plain(t, "arange", place, slots, INT64)
+    back = plain(t, "places of tokens", place, slots, INT64)
+    counted = plain(t, "arange", place, slots, INT64)
     return t.run(Prim("index_put_", (back, place, counted), (t.alias(back),), (), (), ()))
 
 

@@ -10,22 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.blocks import Walked
 from trainledger.ledger.fsdp2_lines import UnitLines
 from trainledger.ledger.units import ROOT_KEY, Key, Unit, UnitHooks, Units
 from trainledger.lines.stream import Events
-from trainledger.model.program import Weight
+from trainledger.model.program import Role, Weight
+
+
+class Ending(StrEnum):
+    """Where the loss is made of the last hidden states."""
+
+    FUSED = "fused"  # in a function that reads the head's weight, which is not called as a module
+    INSIDE = "inside"  # in the model's own forward, out of its head's result
+    OUTSIDE = "outside"  # by the script, once the model's forward has returned
 
 
 @dataclass(frozen=True, slots=True)
 class How:
     """FSDP2's settings: ranks of one shard group; dtypes of shards, of what is gathered, of reductions; over how many
     ranks weights are kept between forward and backward (0: as the shards themselves, 1: gathered), and whether the root
-    stays gathered; what a reduction's input and an all-reduce's keep; whether layers are recomputed by a forward of
-    their own (reentrant); whether the head is called as a module; the rank within its group that is looked at; whether
-    shards and reduced gradients lie in the host's memory."""
+    stays gathered; whether a reduction's input and an all-reduce's are held; whether layers are recomputed by a forward
+    of their own (reentrant); where the loss is made; the rank within its group that is looked at; whether shards and
+    reduced gradients lie in the host's memory; ranks that routed experts are spread over."""
 
     ranks: int
     stored: DType
@@ -33,12 +42,26 @@ class How:
     reduce: DType
     between: int
     root_keeps: bool
-    holds_input: bool
-    holds_output: bool
+    holds: tuple[bool, bool]
     reentrant: bool
-    calls_head: bool
+    ending: Ending
     rank: int = 0
     offload: bool = False
+    experts: int = 1
+
+    @property
+    def holds_input(self) -> bool:
+        """Whether a reduction's input stays until the next one."""
+        return self.holds[0]
+
+    @property
+    def holds_output(self) -> bool:
+        """Whether an all-reduce holds what it reads."""
+        return self.holds[1]
+
+    def ranks_of(self, weight: Weight) -> int:
+        """Ranks that one weight is sharded over: of routed experts those that are left beside their own."""
+        return max(self.ranks // self.experts, 1) if weight.role is Role.EXPERT else self.ranks
 
 
 class Kept:
@@ -70,20 +93,21 @@ class Fsdp2(UnitHooks):
         keys = (*((ROOT_KEY,) if at == 0 else ()), *self.units.keys(at))
         return tuple(event for key in keys for event in (*self._unshard(key), *self._wait(key, True)))
 
+    def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:
+        """The model's own forward returns before the loss, where a script computes that."""
+        return {walked.products[0]: self._returned()} if self._apart(at) else {}
+
     def passed(self, at: int) -> Events:
         """Let go of what the piece read."""
-        last = at == self.units.last
-        events = [] if last or self.how.between == 1 else self._each(self._after, at)
-        if last:
-            events += [] if self.how.root_keeps else self._after(ROOT_KEY)
-            events += self._let_go()
-        return tuple(events)
+        if at == self.units.last:
+            return () if self._apart(at) else self._returned()
+        stays = self.how.between == 1 or at in self.units.stay
+        return () if stays else tuple(self._each(self._after, at))
 
     def behind(self, at: int) -> Events:
         """Gather what the piece's backward reads, and the next."""
         if at == self.units.last:
-            root = self._unshard(ROOT_KEY) + self._wait(ROOT_KEY, False)
-            return tuple(root if self._late(at) else root + self._ahead_of(at))
+            return () if self._apart(at) else tuple(self._entered() + ([] if self._late(at) else self._ahead_of(at)))
         again = self._again(at)
         events = [e for key in self.units.keys(at) for e in (*self._unshard(key), *self._wait(key, again))]
         return tuple(events if again else events + self._ahead_of(at))
@@ -91,8 +115,8 @@ class Fsdp2(UnitHooks):
     def within(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """Where a gather falls inside the piece's backward."""
         product = walked.products[1]
-        if self._late(at) and product:
-            return {product - 1: tuple(self._ahead_of(at))}  # as the gradient of the logits arrives
+        if self._late(at) and product:  # as the gradient of the logits arrives
+            return {product - 1: tuple((self._entered() if self._apart(at) else []) + self._ahead_of(at))}
         if self._again(at):  # the recompute is a forward of its own, whose end lets its gather go
             return {walked.again: (*self._let_go(), *self._ahead_of(at))}
         return {}
@@ -105,7 +129,21 @@ class Fsdp2(UnitHooks):
 
     def _late(self, at: int) -> bool:
         """Whether it is the head's own module that backward comes to first; a fused loss reads only its weight."""
-        return at == self.units.last and at in self.units.own and self.how.calls_head
+        return at == self.units.last and (
+            (at in self.units.own and self.how.ending is Ending.INSIDE) or self._apart(at)
+        )
+
+    def _apart(self, at: int) -> bool:
+        """Whether the piece is the head, with a loss outside the model's own forward."""
+        return at == self.units.last and self.how.ending is Ending.OUTSIDE
+
+    def _returned(self) -> Events:
+        """The root's forward ends."""
+        return (*([] if self.how.root_keeps else self._after(ROOT_KEY)), *self._let_go())
+
+    def _entered(self) -> list[int]:
+        """The root's backward begins."""
+        return self._unshard(ROOT_KEY) + self._wait(ROOT_KEY, False)
 
     def _ahead_of(self, at: int) -> list[int]:
         """What backward needs next is gathered while this piece runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim, elements
-from trainledger.facts.dtypes import DType
+from trainledger.facts.dtypes import UINT8, DType
 from trainledger.facts.sharding import FSDP2
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.units import ByUnit, Member, Unit
@@ -30,8 +30,12 @@ class UnitLines:
         """Elements of this rank's padded rows of a weight."""
         if weight not in self._parts:
             dims = weight.flat
-            self._parts[weight] = elements(with_rows(dims, rows_of(dims[0].size, self.how.ranks)))
+            self._parts[weight] = elements(with_rows(dims, rows_of(dims[0].size, self.how.ranks_of(weight))))
         return self._parts[weight]
+
+    def _ranks(self, unit: Unit) -> int:
+        """Ranks that a unit's weights are sharded over."""
+        return self.how.ranks_of(unit.members[0].weight)
 
     def _size(self, unit: Unit) -> int:
         """Elements of this rank's part of a unit."""
@@ -40,7 +44,7 @@ class UnitLines:
     def _cast(self, unit: Unit) -> int:
         """The shards in the dtype in which they are gathered."""
         name = f"cast of the shards of {unit.name}"
-        return self._flat(Account.GATHERED, name, self.size(unit), (self.how.compute, FSDP2.streams.gather))
+        return self._flat(Account.GATHERED, name, *self._sized(unit, 1))
 
     def brought(self, member: Member) -> int:
         """A shard copied from the host."""
@@ -56,17 +60,30 @@ class UnitLines:
 
     def _gather(self, unit: Unit) -> int:
         """What all ranks' shards are gathered in."""
-        name, size = f"gathered weights of {unit.name}", self.size(unit) * self.how.ranks
-        return self._flat(Account.GATHERED, name, size, (self.how.compute, FSDP2.streams.gather))
+        return self._flat(Account.GATHERED, f"gathered weights of {unit.name}", *self._sized(unit, self._ranks(unit)))
+
+    def read(self, weight: Weight) -> DType:
+        """The dtype in which a weight is gathered."""
+        return weight.gathered or self.how.compute
+
+    def _sized(self, unit: Unit, ranks: int) -> tuple[int, tuple[DType, int]]:
+        """Elements of a unit's parts of so many ranks and their dtype: bytes, where not all have one."""
+        dtypes = {self.read(member.weight) for member in unit.members}
+        if len(dtypes) == 1:
+            return self.size(unit) * ranks, (dtypes.pop(), FSDP2.streams.gather)
+        size = sum(self.read(one.weight).bytes_of(self.part(one.weight)) for one in unit.members)
+        return size * ranks, (UINT8, FSDP2.streams.gather)
 
     def _copies(self, unit: Unit) -> list[int]:
         """Every weight in whole, padded, copied out of the gather."""
         return [self._copy(member) for member in unit.members]
 
     def _copy(self, member: Member) -> int:
-        dims, ranks = member.weight.flat, self.how.ranks
+        dims, ranks = member.weight.flat, self.how.ranks_of(member.weight)
         whole = with_rows(dims, rows_of(dims[0].size, ranks) * ranks)
-        return self.book.tensor(Account.GATHERED, f"{member.name} (whole)", whole, self.how.compute, FSDP2.source)
+        return self.book.tensor(
+            Account.GATHERED, f"{member.name} (whole)", whole, self.read(member.weight), FSDP2.source
+        )
 
     def between(self, unit: Unit) -> list[int]:
         """Every weight's part over the fewer ranks that keep it between forward and backward."""
@@ -74,7 +91,7 @@ class UnitLines:
 
     def _between(self, member: Member) -> int:
         name, how = f"{member.name} (kept over {self.how.between} ranks)", self.how
-        size = self.part(member.weight) * how.ranks // how.between
+        size = self.part(member.weight) * how.ranks_of(member.weight) // how.between
         return self._flat(Account.GATHERED, name, size, (how.compute, 0))
 
     def unreduced(self, weight: Weight) -> int:
@@ -83,9 +100,10 @@ class UnitLines:
         return self.book.tensor(Account.REDUCTION, name, weight.dims, self.how.reduce, FSDP2.source)
 
     def to_reduce(self, unit: Unit, size: int) -> int:
-        """The reduction's input, of a unit whose trained part has `size` elements on a rank."""
-        name = f"gradients of {unit.name} to reduce"
-        return self._flat(Account.REDUCTION, name, size * self.how.ranks, (self.how.reduce, 0))
+        """The reduction's input, of a unit whose trained part has `size` elements on a rank: made on the stream of
+        compute where it stays until the next one is made, before that release on that of reductions."""
+        name, stream = f"gradients of {unit.name} to reduce", 0 if self.how.holds_input else FSDP2.streams.reduce
+        return self._flat(Account.REDUCTION, name, size * self._ranks(unit), (self.how.reduce, stream))
 
     def reduced(self, unit: Unit, size: int) -> int:
         """The reduction's output, before it is cast to the shards' dtype."""
@@ -95,7 +113,7 @@ class UnitLines:
     def gradient(self, unit: Unit, size: int) -> int:
         """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
         name = f"gradients of {unit.name}, this rank's part"
-        return self._flat(Account.GRADIENTS, name, size, (self.how.stored, FSDP2.streams.reduce), self.how.ranks)
+        return self._flat(Account.GRADIENTS, name, size, (self.how.stored, FSDP2.streams.reduce), self._ranks(unit))
 
     def leaving(self, unit: Unit, size: int) -> int:
         """The same, where it is copied to the host at once."""

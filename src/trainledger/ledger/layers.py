@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.peft import DENSE
 from trainledger.facts.scope import OWN_MODELS
-from trainledger.ledger import adapters, aten, deltas, nn, prompts, quantised, rules_litgpt
+from trainledger.ledger import adapters, aten, deltas, float8, nn, prompts, quantised, rules_litgpt
 from trainledger.model import program as p
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ def linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
     kind = nn.conv1d if spec.conv1d else nn.flat_linear if spec.flat else nn.linear
 
     def base(value: int) -> int:
+        if spec.low is not None:
+            compiled = f.software.compiled
+            return float8.linear(f.tape, float8.Layer(value, f.need(spec.weight), dims, spec.low, compiled))
         values = f.need(spec.weight), f.param(spec.bias)
         if spec.weight.packed is not None:
             return quantised.linear(f.tape, quantised.Base(value, dims, *values, spec.weight.packed))

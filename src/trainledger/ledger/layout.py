@@ -239,7 +239,9 @@ class Sharded(Layout):
 
     def local(self, weight: Weight) -> Weight:
         """The rows of this rank; the first is the fullest."""
-        return replace(weight, dims=with_rows(weight.flat, rows_at(weight.flat[0].size, self.how.ranks, self.how.rank)))
+        ranks = self.how.ranks_of(weight)
+        rows = rows_at(weight.flat[0].size, ranks, self.how.rank % ranks)
+        return replace(weight, dims=with_rows(weight.flat, rows))
 
     @property
     def rank(self) -> int | None:
@@ -253,7 +255,7 @@ class Sharded(Layout):
 
     def held(self, weight: Weight) -> Weight:
         """As many rows on every rank as on the fullest."""
-        return replace(weight, dims=with_rows(weight.flat, rows_of(weight.flat[0].size, self.how.ranks)))
+        return replace(weight, dims=with_rows(weight.flat, rows_of(weight.flat[0].size, self.how.ranks_of(weight))))
 
     @property
     def reduces(self) -> bool:

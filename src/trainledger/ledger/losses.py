@@ -11,18 +11,22 @@ from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.colossal import PAIR_LOSS
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
+from trainledger.facts.pithtrain import NAME as PITHTRAIN
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import NAME as TORCHTUNE
-from trainledger.ledger import aten, fused_head, losses_torchtune
+from trainledger.ledger import aten, fused_head, losses_torchtitan, losses_torchtune
 from trainledger.ledger.chunked_logits import Ended, chunked
+from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.losses_pairs import CHOSEN, pair_loss
+from trainledger.ledger.losses_parallel import SPREAD, spread_cross_entropy
 from trainledger.ledger.rules import lower
 from trainledger.ledger.software import FOAK, LIGER
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Linear, Model, Op
 
-FULL_FP32, CHUNKED, FUSED = "full-fp32", "chunked", "fused-linear"
+FULL_FP32, FUSED, CHUNKED = "full-fp32", "fused-linear", losses_torchtitan.CHUNKED
 KEPT_CHUNKS = ("litgpt",)  # frameworks whose chunks of logits are all kept for backward
 
 
@@ -37,6 +41,14 @@ def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) ->
         lower(frame, rest)
         named = pair_loss(frame.tape, frame.names, loss)
         return Ended(named, tuple(frame.names[name] for name in ("logits", CHOSEN) if name in frame.names))
+    if frame.software.framework == TORCHTITAN:
+        return losses_torchtitan.ended(frame, rest, loss)
+    if frame.software.framework == PITHTRAIN:  # its kernel writes the gradient over the logits
+        lower(frame, rest)
+        logits = frame.names.pop("logits")
+        return Ended(
+            fast_cross_entropy(frame.tape, logits, frame.tape.outside(frame.tape.dims[logits][:-1], INT64, False))
+        )
     # a fused head is the last linear layer and the loss at once; what follows that layer is done inside its kernel
     at = next((i for i, op in enumerate(rest) if isinstance(op.spec, Linear) and "logits" in op.outs), None)
     if loss in (CHUNKED, FUSED) and at is not None and not model.head.pooled:
@@ -49,6 +61,8 @@ def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) ->
     if frame.software.framework == TORCHTUNE:
         return Ended(losses_torchtune.full(frame, rest))
     lower(frame, rest)
+    if loss == SPREAD:
+        return Ended(spread_cross_entropy(frame))
     made = cross_entropy(frame, model, loss == FULL_FP32)
     return Ended(made, (frame.names["logits"],))
 
@@ -128,21 +142,6 @@ def _shifted_logits(tape: Tape, logits: int, labels: int) -> list[int]:
     shifted = aten.copy(tape, shifted)
     target = tape.fresh((batch, fewer), INT64, False, "shifted labels")
     return [shifted, tape.run(Prim("copy", (labels,), (target,), (), (), ()))]
-
-
-def torch_cross_entropy(tape: Tape, logits: int, target: int) -> int:
-    """torch.nn.functional.cross_entropy. It asks log_softmax for the logits' own dtype, which autocast leaves so; then
-    autocast casts the result for nll_loss, which runs in fp32."""
-    log = tape.fresh(tape.dims[logits], tape.dtype[logits], True, "log-probabilities")
-    tape.run(Prim("log_softmax", (logits,), (log,), (log,), (Step(Code.GRAD, 0),), ()))
-    dtype = FP32 if tape.autocast is not None else tape.dtype[logits]
-    first, log = log, aten.to(tape, log, dtype)
-    tape.end([first])
-    one = (Axis(Dim.ONE, 1),)
-    loss = tape.fresh(one, dtype, True, "loss")
-    weight = tape.fresh(one, dtype, False, "total weight")
-    tape.run(Prim("nll_loss", (log, target), (loss, weight), (log, target, weight), (Step(Code.GRAD, 0),), ()))
-    return loss
 
 
 def fast_cross_entropy(tape: Tape, logits: int, target: int) -> int:

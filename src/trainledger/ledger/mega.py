@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from trainledger.ledger.mega_fp8 import Quant
 from trainledger.ledger.mega_routing import Routing
 from trainledger.lines.parts import Parts
 
@@ -20,13 +21,15 @@ class Backend(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Engine:
     """Transformer Engine: its release, attention, whether its algorithms are deterministic, the context-parallel ranks
-    and how they exchange keys and values (`p2p`, `all_gather` or `a2a`)."""
+    and how they exchange keys and values (`p2p`, `all_gather` or `a2a`), its 8-bit products (None: in the layers'
+    dtype)."""
 
     release: str
     backend: Backend
     deterministic: bool = False
     ranks: int = 1
     exchange: str = "p2p"
+    quant: Quant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,22 @@ class Fusions:
 
 
 @dataclass(frozen=True, slots=True)
+class Hosted:
+    """Modules whose saved tensors go to the host, and the least elements of one that does; `stays`: those of the last
+    module of each name do not, as its backward is next."""
+
+    modules: tuple[str, ...]
+    least: int
+    stays: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Mega:
     """The run of one rank's layers. `scattered`: between layers the sequence is spread over the tensor-parallel ranks;
     `engine`: Transformer Engine's modules run (None: Megatron's own); `wide_softmax`: the softmax runs in fp32;
     `spread`: a recomputed layer's kept input is spread over the tensor-parallel ranks; `indexed`: embeddings are looked
-    up by indexing; `routing`: how experts run (None: there are none)."""
+    up by indexing; `routing`: how experts run (None: there are none); `hosted`: what goes to the host (None:
+    nothing)."""
 
     parts: Parts
     scattered: bool
@@ -58,11 +72,17 @@ class Mega:
     spread: bool = False
     indexed: bool = False
     routing: Routing | None = None
+    hosted: Hosted | None = None
 
     @property
     def ranks(self) -> int:
         """The tensor-parallel ranks over which the sequence is spread between layers; 1 where it is not."""
         return self.parts.tp if self.scattered else 1
+
+    @property
+    def stays(self) -> bool:
+        """Whether the last layer's saved tensors do not go to the host where others' do."""
+        return self.hosted is not None and self.hosted.stays
 
     @property
     def added(self) -> bool:

@@ -91,7 +91,7 @@ def _written(f: Frame, spec: Attention, qkv: tuple[int, int, int], dims: Dims) -
     dropped = aten.dropout(t, probs, spec.dropout if f.setting.training else 0)
     if dropped != probs:
         t.end([probs])
-    out = aten.matmul(t, dropped, v, t.dims[q], "values")
+    out = aten.matmul(t, dropped, v, (*t.dims[q][:-1], t.dims[v][-1]), "values")
     made = aten.copy(t, out, (*front, *dims))
     t.end([scores, masked, dropped, out, k, v])  # names of the function that runs them all
     return made

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainledger.facts.dtypes import DTYPES, FP32
+from trainledger.facts.dtypes import FP32
 from trainledger.facts.megatron_buffers import release_of
 from trainledger.facts.registration import rank_in
+from trainledger.ledger.mega_fp8 import Quant, own_dtype, stored
 from trainledger.ledger.mega_run import Chunk, Rank
 from trainledger.lines.param_bucketing import Bucketing, bucket_of
 from trainledger.lines.param_buffers import Parameter, Wrap, experts_apart
@@ -34,9 +35,19 @@ def weights_of(rank: Rank, chunk: Chunk) -> list[Named]:
     for layer in chunk.layers:
         own = taken_apart(blocks[layer].weights, grouped)
         found += [(f"{blocks[layer].name}.", layer, weight) for weight in own]
+    if chunk.further and not chunk.first:
+        found = [("", -1, weight) for weight in model.embeddings] + found
+    norms = [weight for weight in model.head.weights if weight.role is not Role.HEAD]
+    if chunk.normed:
+        found += [("", -1, weight) for weight in norms]
+    for block in model.further if chunk.further else ():
+        inner = sorted(taken_apart(block.weights, grouped), key=lambda one: rank_in(model.family, one.name))
+        found += [(f"{block.name}.{at}.", -1, weight) for at in range(chunk.further) for weight in inner]
     if chunk.last:
         apart = degrees(rank.plan).pp > 1
-        found += [("", -1, weight) for weight in model.head.weights if not weight.tied or apart]
+        found += [
+            ("", -1, weight) for weight in model.head.weights if weight not in norms and (not weight.tied or apart)
+        ]
     return found
 
 
@@ -48,20 +59,28 @@ def parameters_of(stage: Rank, chunk: Chunk) -> Iterator[tuple[Weight, Parameter
     etp, release = expert_tensor_degree(plan), release_of(plan.stack.versions)
     apart = experts_apart(given.ep, etp, given.tp, release)
     tied, ends = any(one.tied for one in model.head.weights), chunk.first != chunk.last
-    for name, weight in _named(stage, chunk):
+    own = own_dtype(plan)
+    for name, layer, weight in _named(stage, chunk):
         yield (
             weight,
             Parameter(
                 name,
                 weight.elements,
-                weight.dtype or DTYPES[plan.precision.weights],
+                weight.dtype or own,
+                stored(quant_of_rank(stage), layer, weight),
                 expert=apart and weight.role is Role.EXPERT,
                 shared_embedding=ends and tied and (weight.tied or weight.role is Role.EMBEDDING),
             ),
         )
 
 
-def _named(stage: Rank, chunk: Chunk) -> Iterator[tuple[str, Weight]]:
+def quant_of_rank(rank: Rank) -> Quant | None:
+    """How the rank's layers take products in 8 bits."""
+    mega = rank.job.run.software.mega
+    return mega.engine.quant if mega is not None and mega.engine is not None else None
+
+
+def _named(stage: Rank, chunk: Chunk) -> Iterator[Named]:
     """Parameters with their names: layers are numbered within their chunk, their parameters as they are registered."""
     family, found = stage.job.model.family, weights_of(stage, chunk)
     first = min((at for at, (_, layer, _) in enumerate(found) if layer >= 0), default=len(found))
@@ -71,7 +90,7 @@ def _named(stage: Rank, chunk: Chunk) -> Iterator[tuple[str, Weight]]:
     )
     for prefix, layer, weight in (*found[:first], *layers, *found[first + len(layers) :]):
         number = f"{chunk.layers.index(layer)}." if layer >= 0 else ""
-        yield f"{prefix}{number}{weight.name}", weight
+        yield f"{prefix}{number}{weight.name}", layer, weight
 
 
 def wrap_of(plan: Plan, stage: int = 0, chunk: int = 0, elements: int = 0) -> Wrap:

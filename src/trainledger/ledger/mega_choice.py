@@ -6,6 +6,7 @@ from trainledger.facts.megatron import FAMILY
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.facts.transformer_engine import BACKENDS, NAME
 from trainledger.ledger.mega import Backend, Engine
+from trainledger.ledger.mega_fp8 import quant_of
 from trainledger.ledger.mega_routing import installed
 from trainledger.plan.schema import Plan
 
@@ -20,7 +21,8 @@ def engine_of(plan: Plan, architecture: str) -> Engine | None:
         return None
     fixed = str(stack.env.get(ALLOWED)) == "0" or bool(stack.options.get("deterministic_mode"))
     exchange = str(parallel.options.get("cp_comm_type") or "p2p")
-    return Engine(installed(plan), _backend(plan, architecture, fixed), fixed, parallel.cp, exchange)
+    backend, quant = _backend(plan, architecture, fixed), quant_of(plan, architecture)
+    return Engine(installed(plan), backend, fixed, parallel.cp, exchange, quant)
 
 
 def number(architecture: str) -> int:

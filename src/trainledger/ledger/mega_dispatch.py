@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import BOOL, INT8, INT32, INT64, DType
+from trainledger.facts.dtypes import BOOL, FP32, INT8, INT32, INT64, DType
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega_router import mega_of, routing_of
@@ -69,6 +69,8 @@ def dispatch(f: Frame, spec: Dispatched, ins: list[int]) -> list[int]:
     t.dims[rows] = (way.tokens, *hidden)
     if way.routing.gathers:
         return _gathered(way, (rows, probs, chart))
+    if way.routing.flex:
+        return _sent_once(way, (rows, probs, chart), spec.top_k)
     sent, scores, order = permuted(way, (rows, probs, chart), way.sent)
     if way.parts.ep == 1:
         return [sent, sent, scores, order]
@@ -157,6 +159,28 @@ def _gathered(way: Way, ins: tuple[int, int, int]) -> list[int]:
     return [x, whole, chances, everyone]
 
 
+def _sent_once(way: Way, ins: tuple[int, int, int], top_k: int) -> list[int]:
+    """DeepEP: each rank is sent a token once, with the numbers and probabilities of its experts, which become a map of
+    the tokens received. Its buffers are not PyTorch's. Source: moe/{token_dispatcher,fused_a2a}.py, _DeepepManager."""
+    t, (x, probs, chart) = way.tape, ins
+    experts = t.dims[probs][1].size
+    received = Axis(Dim.TOKENS, way.routing.reached(way.tokens.size, experts, top_k, way.parts))
+    slots, own = Axis(Dim.SLOTS, top_k), Axis(Dim.EXPERTS, experts // way.parts.ep)
+    places = way.made("numbers of experts", [chart], (way.tokens, slots), INT64)
+    chances = t.fresh((way.tokens, slots), FP32, True, "probabilities of experts")
+    t.run(Prim("topk", (probs,), (chances,), (places,), aten.GRAD0, ()))
+    numbers = way.made("numbers received", [places], (received, slots), INT64)
+    tokens = t.fresh((received, *way.hidden), t.dtype[x], True, "tokens received")
+    weights = t.fresh((received, slots), FP32, True, "probabilities received")
+    steps = (Step(Code.GRAD, 0), Step(Code.GRAD, 1))
+    t.run(Prim("dispatch", (x, chances), (tokens, weights), (), steps, ()))
+    mine = way.made("map of own experts", [numbers], (received, own), BOOL)
+    scores = t.fresh((received, own), FP32, True, "probabilities of own experts")
+    t.run(Prim("scatter", (weights,), (scores,), (numbers,), aten.GRAD0, ()))
+    t.end([places, chances, numbers, weights])
+    return [x, tokens, scores, mine]
+
+
 def arrived(f: Frame, spec: GroupedExperts, ins: list[int]) -> tuple[Way, list[int], list[int]]:
     """The rows of this rank's experts, in their order, with probabilities; and what puts them back."""
     t, (x, probs, chart) = f.tape, ins
@@ -164,7 +188,7 @@ def arrived(f: Frame, spec: GroupedExperts, ins: list[int]) -> tuple[Way, list[i
     routing, hidden, tokens = routing_of(f), t.dims[x][-1:], tokens_of(f)
     way = way_of(f, spec.top_k, tokens, hidden, own * parts.ep)
     rows = Axis(Dim.SLOTS, routing.taken(tokens.size, own * parts.ep, spec.top_k, parts))
-    if routing.gathers:
+    if routing.gathers or routing.flex:
         return way, *_picked(way, (x, probs, chart), own, rows)
     named: list[int] = []
     if parts.etp > 1:
@@ -214,7 +238,7 @@ def _picked(way: Way, ins: tuple[int, int, int], own: int, rows: Axis) -> tuple[
     scores = t.fresh((rows,), t.dtype[probs], True, "probabilities by expert")
     t.run(Prim("masked_select", (flat, mask), (scores,), (mask,), aten.GRAD0, ()))
     t.end([mine, chances])
-    return [out, scores], [order]
+    return [out, scores], [order, chances]
 
 
 def left(way: Way, x: int, probs: int, back: list[int], several: bool) -> int:
@@ -224,6 +248,8 @@ def left(way: Way, x: int, probs: int, back: list[int], several: bool) -> int:
     if way.routing.gathers:
         group = way.parts.ep * way.parts.etp
         return unpermuted(way, x, back[0], Axis(Dim.TOKENS, way.tokens.size * group))
+    if way.routing.flex:
+        return unpermuted(way, x, back[0], t.dims[back[1]][0])
     named = [x]
     if several:
         x = in_order(way, x)
@@ -247,6 +273,8 @@ def returned(f: Frame, spec: Returned, x: int) -> int:
     way = way_of(f, spec.top_k, tokens_of(f), t.dims[x][-1:], spec.experts)
     if way.routing.gathers:
         return x if way.alone else scattered(way, x, way.routing.wide or t.dtype[x], way.tokens)
+    if way.routing.flex:
+        return way.moved("combine", x, (way.tokens, *way.hidden))
     return x if way.parts.ep == 1 else way.moved("all-to-all", x, (way.sent, *way.hidden))
 
 
@@ -255,7 +283,7 @@ def combined(f: Frame, spec: Combined, x: int, order: int) -> int:
     t = f.tape
     hidden, ranks = t.dims[x][-1:], mega_of(f).ranks
     way = way_of(f, spec.top_k, tokens_of(f), hidden, spec.experts)
-    if not way.routing.gathers:
+    if not way.routing.gathers and not way.routing.flex:
         x = unpermuted(way, x, order, way.tokens)
     dims = tuple(Axis(one.dim, one.size // ranks) if one.dim is Dim.SEQUENCE else one for one in f.dims(hidden))
     return aten.view(t, x, dims)

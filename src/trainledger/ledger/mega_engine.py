@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.base.sources import Basis
@@ -12,6 +13,7 @@ from trainledger.facts.megatron import BUFFER
 from trainledger.facts.transformer_engine import DUMMY, GEMM, MASK
 from trainledger.facts.versions import at_least
 from trainledger.ledger.mega_choice import number
+from trainledger.ledger.mega_fp8 import bytes_of, copies
 from trainledger.ledger.mega_routing import own_dummies
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
@@ -59,6 +61,7 @@ def dummies(job: Job, chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
         return []
     layers = {layer for chunk in chunks for layer in chunk.layers}
     groups: list[Sequence[Op]] = [block.ops for block in job.model.blocks if layers & set(block.layers)]
+    groups += [block.ops for chunk in chunks if chunk.further for block in job.model.further]
     groups += [job.model.head.ops for chunk in chunks if chunk.last]
     shapes: dict[tuple[int, ...], Dims] = {}
     fresh = mega.engine is not None and own_dummies(mega.engine.release)
@@ -78,6 +81,40 @@ def _weights(ops: Iterable[Op]) -> Iterable[Dims]:
         elif isinstance(op.spec, GroupedExperts):
             yield op.spec.up.dims[1:]
             yield op.spec.down.dims[1:]
+
+
+def weight_copies(job: Job, chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
+    """Lines of the 8-bit copies of weights that layers make with a step's first micro-batch and keep; of weights that
+    are in 8 bits themselves, of their columns alone."""
+    mega = job.run.software.mega
+    if mega is None or mega.engine is None or mega.engine.quant is None:
+        return []
+    quant, made = mega.engine.quant, Counter[int]()
+    if quant.held and not quant.apart:
+        return []
+    groups = [
+        (block, sum(len({*block.layers} & {*chunk.layers} - quant.wide) for chunk in chunks))
+        for block in job.model.blocks
+    ]
+    groups += [(block, sum(chunk.further for chunk in chunks)) for block in job.model.further]
+    for block, count in groups:
+        for name, dims, each in _products(block.ops):
+            for what, shape, dtype in bytes_of(list(copies(quant, dims, not quant.held, True, True))):
+                line = job.book.tensor(
+                    Account.BUFFERS, f"{block.name}.*.{name} {what}", shape, dtype, quant.recipe.source
+                )
+                made[line] += count * each
+    return [(line, count) for line, count in made.items() if count]
+
+
+def _products(ops: Iterable[Op]) -> Iterator[tuple[str, Dims, int]]:
+    """Name, dims and number of the matrices that Transformer Engine's layers read."""
+    for op in ops:
+        if isinstance(op.spec, Parallel):
+            yield op.spec.weight.name, op.spec.weight.dims, 1
+        elif isinstance(op.spec, GroupedExperts):
+            for stack in (op.spec.up, op.spec.down):
+                yield stack.name, stack.dims[1:], stack.dims[0].size
 
 
 def gathered(job: Job, chunks: Sequence[Chunk]) -> int:

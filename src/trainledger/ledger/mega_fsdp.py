@@ -1,47 +1,67 @@
-"""Megatron-FSDP, all states sharded: what a rank keeps, and what is gathered while a layer runs.
+"""Megatron-FSDP: what a rank keeps, and what is gathered while a layer runs.
 
 A transformer layer is a unit; embedding, last norm and output layer are the root, gathered once a pass and kept until
-its backward has ended. Source: megatron/core/distributed/fsdp/src/megatron_fsdp/{megatron_fsdp,param_and_grad_buffer}
-.py (2026-08).
+its backward has ended. Experts are spread over the ranks that hold the same ones. Source: megatron/core/distributed/
+fsdp/src/megatron_fsdp/{megatron_fsdp,param_and_grad_buffer}.py (2026-08).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.dtypes import DType
-from trainledger.facts.megatron import FSDP
+from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.megatron import FSDP, Sharded
 from trainledger.ledger.book import Book
 from trainledger.ledger.mega_pieces import Pass
 from trainledger.ledger.mega_run import Chunk
-from trainledger.ledger.mega_states import Copies, States, pattern
+from trainledger.ledger.mega_states import Copies, Kept, States, pattern
+from trainledger.ledger.step import Updates
 from trainledger.ledger.updates import Runs, births, deaths
 from trainledger.lines.line import Account
 from trainledger.lines.param_buffers import Parameter as Placed
 from trainledger.lines.param_buffers import Wrap
 from trainledger.lines.stream import Segment
-from trainledger.model.program import Weight
+from trainledger.model.program import Role, Weight
+from trainledger.plan.schema import Plan
+
+AUTO = "auto"
+
+
+def sharded_of(plan: Plan) -> Sharded:
+    """What the plan spreads over data-parallel ranks."""
+    return FSDP.shardings[str(plan.parallel.options.get(FSDP.option) or FSDP.sharding)]
+
+
+def main_of(plan: Plan) -> DType | None:
+    """The dtype of the weights that the optimizer updates besides the model's own; None where there are none."""
+    given = str(plan.parallel.options.get(FSDP.main_option) or FSDP.main)
+    return None if given == AUTO else DTYPES[plan.precision.master or given]
 
 
 class Shards(States):
-    """States of which each rank keeps its part: weights, gradients and master weights in one flat tensor a dtype."""
+    """States of which each rank may keep its part: one flat tensor of each kind and dtype."""
 
-    ranks = 1
+    def __init__(self, book: Book, kept: Kept, updates: Updates, sharded: Sharded) -> None:
+        super().__init__(book, kept, updates)
+        self.sharded = sharded
+        self.ranks: dict[str, int] = {}
 
     def add(self, weights: Sequence[tuple[Weight, Placed]], wrap: Wrap) -> None:
         """One model chunk, spread over its data-parallel ranks."""
         self.weights += weights
-        self.ranks = wrap.ranks
+        for weight, placed in weights:
+            self.ranks[placed.name] = max(wrap.shards(weight.role is Role.EXPERT), 1)
 
     def build(self) -> Runs:
         """Weights are built whole, then each rank keeps its part and makes its gradients' and master weights'."""
-        own, kept = self._own(), self.kept
-        parts = [(Account.WEIGHTS, kept.weights), (Account.GRADIENTS, kept.gradients)]
+        own, kept, sharded = self._own(), self.kept, self.sharded
+        made = self._parts(Account.WEIGHTS, None, sharded.weights)
+        made += self._parts(Account.GRADIENTS, kept.gradients, sharded.gradients)
         if kept.master is not None:
-            parts.append((Account.MASTER, kept.master))
-        made = [(self._part(account, dtype), 1) for account, dtype in parts]
+            made += self._parts(Account.MASTER, kept.master, sharded.states)
         return [*births(own), *births(made), *deaths(own)]
 
     def copies(self) -> Copies:
@@ -51,12 +71,23 @@ class Shards(States):
     def _owned(self) -> Iterator[tuple[str, int]]:
         """Name and elements of this rank's part of every weight."""
         for weight, placed in self.weights:
-            yield pattern(placed.name), -(-weight.elements // self.ranks)
+            yield pattern(placed.name), -(-weight.elements // self._over(placed, self.sharded.states))
 
-    def _part(self, account: Account, dtype: DType) -> int:
-        whole = sum(weight.elements for weight, _ in self.weights)
-        name = f"this rank's part of {account.value.replace('_', ' ')}"
-        return self.book.tensor(account, name, (Axis(Dim.ELEMENTS, -(-whole // self.ranks)),), dtype, FSDP.source)
+    def _over(self, placed: Placed, sharded: bool) -> int:
+        return self.ranks[placed.name] if sharded else 1
+
+    def _parts(self, account: Account, dtype: DType | None, sharded: bool) -> Copies:
+        """A tensor of each dtype (None: the weights' own) and group of ranks."""
+        sizes: Counter[tuple[DType, int]] = Counter()
+        for weight, placed in self.weights:
+            own = dtype or placed.stored or self.kept.weights
+            sizes[own, self._over(placed, sharded)] += weight.elements
+        what = account.value.replace("_", " ")
+        name = f"this rank's part of {what}" if sharded else f"all {what}"
+        return [
+            (self.book.tensor(account, name, (Axis(Dim.ELEMENTS, -(-size // ranks)),), own, FSDP.source), 1)
+            for (own, ranks), size in sizes.items()
+        ]
 
 
 Both = tuple[tuple[Segment, ...], tuple[Segment, ...]]  # forward and backward
@@ -64,23 +95,33 @@ Both = tuple[tuple[Segment, ...], tuple[Segment, ...]]  # forward and backward
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Lines of a unit's whole weights and whole gradients."""
+    """Lines of a unit's whole weights and whole gradients; none of what is not sharded."""
 
-    weights: int
-    gradients: int
+    weights: tuple[int, ...] = ()
+    gradients: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, book: Book, weights: Iterable[Weight], name: str, dtypes: tuple[DType, DType]) -> Unit:
-        """The unit that these weights make."""
-        dims = (Axis(Dim.ELEMENTS, sum(weight.elements for weight in weights)),)
-        own, slopes = dtypes
+    def of(
+        cls, book: Book, weights: Iterable[tuple[Weight, DType]], name: str, slopes: DType, sharded: Sharded
+    ) -> Unit:
+        """The unit that these weights make, each gathered in its dtype."""
+        sizes: Counter[DType] = Counter()
+        for weight, dtype in weights:
+            sizes[dtype] += weight.elements
+        gathered = f"gathered weights of {name}"
+        whole = (Axis(Dim.ELEMENTS, sizes.total()),)
+        reduced = f"gradients of {name} before they are reduced"
         return cls(
-            book.tensor(Account.GATHERED, f"gathered weights of {name}", dims, own, FSDP.source),
-            book.tensor(Account.REDUCTION, f"gradients of {name} before they are reduced", dims, slopes, FSDP.source),
+            tuple(
+                book.tensor(Account.GATHERED, gathered, (Axis(Dim.ELEMENTS, size),), dtype, FSDP.source)
+                for dtype, size in sizes.items()
+                if sharded.weights
+            ),
+            (book.tensor(Account.REDUCTION, reduced, whole, slopes, FSDP.source),) * sharded.gradients,
         )
 
 
-def by_unit(made: Pass, chunk: Chunk, layer: Unit, root: Unit) -> Pass:
+def by_unit(made: Pass, chunk: Chunk, layers: Mapping[int, Unit], root: Unit) -> Pass:
     """A pass with what is gathered: the root all through, a layer while it runs; in backward with its gradients."""
     products = dict(made.products)
 
@@ -90,15 +131,24 @@ def by_unit(made: Pass, chunk: Chunk, layer: Unit, root: Unit) -> Pass:
             products[events] = made.products[part.events] + len(lines)
         return part._replace(events=events)
 
+    def each(segments: Sequence[Segment], numbers: Sequence[int], ends: tuple[int, int], back: bool) -> list[Segment]:
+        found, (first, last), at = list(segments), ends, 0
+        per = len(numbers) // max(sum(one.repeat for one in found[first : len(found) - last]), 1)
+        for place in range(first, len(found) - last):
+            unit = layers[numbers[at]]
+            at += found[place].repeat * per
+            found[place] = around(found[place], (*unit.weights, *unit.gradients) if back else unit.weights)
+        return found
+
     def gathered(both: Both) -> Both:
-        forward, backward = (list(segments) for segments in both)
-        for at in range(int(chunk.first), len(forward) - chunk.last):
-            forward[at] = around(forward[at], (layer.weights,))
-        for at in range(int(chunk.last), len(backward) - chunk.first):
-            backward[at] = around(backward[at], (layer.weights, layer.gradients))
-        ahead = Segment(forward[0].moment, (root.weights + 1,))
-        backward.insert(int(chunk.last), Segment(backward[0].moment, (root.gradients + 1,)))  # as the first comes
-        backward.append(Segment(backward[0].moment, (-root.gradients - 1, -root.weights - 1)))
+        opening, closing = int(chunk.first), int(chunk.last or chunk.normed)
+        forward = each(both[0], chunk.layers, (opening, closing), False)
+        backward = each(both[1], chunk.layers[::-1], (closing, opening), True)
+        ahead = Segment(forward[0].moment, tuple(one + 1 for one in root.weights))
+        come = Segment(backward[0].moment, tuple(one + 1 for one in root.gradients))
+        backward.insert(closing, come)  # as the first comes
+        gone = (*(-one - 1 for one in root.gradients), *(-one - 1 for one in root.weights))
+        backward.append(Segment(backward[0].moment, gone))
         return (ahead, *forward), tuple(backward)
 
     first, later = gathered((made.forward, made.backward)), gathered(made.after)

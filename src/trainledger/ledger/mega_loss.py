@@ -9,6 +9,8 @@ from __future__ import annotations
 from trainledger.facts.dtypes import BOOL, FP32, INT64
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.mega_further import attached, predicted
+from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.rules import lower
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Model
@@ -17,15 +19,26 @@ IN_PLACE = "vocab-parallel-te"
 FUSED = "vocab-parallel-fused"
 
 
-def closing(frame: Frame, model: Model, loss: str) -> int:
-    """The last norm, the logits, the loss of every token, and their mean; returns the mean."""
-    t = frame.tape
-    lower(frame, model.head.ops)
-    logits = frame.names.pop("logits")
-    t.scope = "loss"
+def closing(frame: Frame, model: Model, loss: str, chunk: Chunk) -> int:
+    """The last norm unless another chunk has it, layers for further tokens with their losses, the logits, the loss of
+    every token, and their mean; returns the mean."""
+    t, names = frame.tape, frame.names
     assert frame.software.mega is not None
     apart = loss == FUSED and frame.software.mega.fusions.compiled
-    each = _in_place(t, logits) if loss == IN_PLACE else _softmax(t, logits, apart)
+
+    def each_of(logits: int) -> int:
+        t.scope = "loss"
+        return _in_place(t, logits) if loss == IN_PLACE else _softmax(t, logits, apart)
+
+    norm, head = model.head.ops[:1], model.head.ops[1:]
+    if chunk.normed:
+        lower(frame, norm)
+    if chunk.further:
+        parts = predicted(frame, model, chunk.further)
+        names["h"] = attached(frame, head, parts, each_of)
+    lower(frame, head)
+    logits = names.pop("logits")
+    each = each_of(logits)
     t.end([logits])
     mean = t.fresh((), FP32, True, "mean over tokens")
     t.run(Prim("mean", (each,), (mean,), (), (Step(Code.GRAD, 0),), ()))
@@ -46,7 +59,8 @@ def _softmax(t: Tape, logits: int, apart: bool) -> int:
     losses = t.fresh(tokens, FP32, True, "loss of every token")
     kept = (softmax, mask, places)
     born, dead = ([Step(code, 0, one) for one in copies[1:]] for code in (Code.BORN, Code.DEAD))
-    steps = (*born, Step(Code.GRAD, 0), *dead)
+    own = Step(Code.TURN, 0, t.store[softmax]) if wide and not apart else Step(Code.GRAD, 0)
+    steps = (*born, own, *dead)
     t.run(Prim("vocab-parallel cross-entropy", (logits,), (losses,), kept, steps, ()))
     t.end(kept)
     return losses

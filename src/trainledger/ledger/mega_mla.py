@@ -26,8 +26,8 @@ def whole(f: Frame, spec: Parallel, x: int, dims: Dims) -> int:
 
 
 def latents(f: Frame, x: int, dims: Dims) -> list[int]:
-    """The latent, copied by the layer that reads it as it is a part of a larger tensor, and the part of the keys that
-    turns, gathered where the sequence is spread."""
+    """The latent, which Transformer Engine's layer copies as it is a part of a larger tensor, and the part of the keys
+    that turns, gathered where the sequence is spread."""
     t, ranks = f.tape, mega_of(f).ranks
     front = t.dims[x][:-1]
     low, turned = aten.chunk(t, x, [(*front, dims[0]), (*front, dims[1])])
@@ -36,6 +36,8 @@ def latents(f: Frame, x: int, dims: Dims) -> list[int]:
         part = turned
         turned = t.fresh((*longer, dims[1]), t.dtype[x], True, "gathered part of the keys")
         t.run(Prim("all-gather", (part,), (turned,), (), aten.GRAD0, ()))
+    if mega_of(f).engine is None:  # PyTorch's product reads it as it lies
+        return [low, turned]
     return [aten.copy(t, low), turned]
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.ledger import aten, mega_dispatch, mega_router
+from trainledger.ledger import aten, mega_dispatch, mega_router, rules_te_fp8
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega_router import mega_of
 from trainledger.ledger.mega_routing import own_dummies
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.operations_megatron_moe import (
+    EXPERTS,
     Combined,
     Dispatched,
     GroupedExperts,
@@ -25,7 +26,9 @@ from trainledger.model.operations_megatron_moe import (
 )
 from trainledger.model.program import Weight
 
-AGAIN = "moe_act"  # the activation that runs again, and the product that read it: its result is let go of
+FIRST = "expert_fc1"
+AGAIN = "moe_act"
+LAST = "expert_fc2"
 
 
 def apply(f: Frame, spec: MoeSpec, ins: list[int]) -> list[int]:
@@ -49,10 +52,21 @@ def experts(f: Frame, spec: GroupedExperts, ins: list[int]) -> int:
     """What this rank's experts make of the rows they are given, on its way back."""
     t = f.tape
     way, (x, probs), back = mega_dispatch.arrived(f, spec, ins)
-    made = grouped(f, spec, x, probs) if way.routing.grouped else sequential(f, spec, x, probs)
+    padding = padded(f, way.routing.grouped)
+    read = (aten.copy(t, x), aten.copy(t, probs)) if padding else (x, probs)
+    made = grouped(f, spec, *read) if way.routing.grouped else sequential(f, spec, *read)
+    if padding:
+        whole, made = made, aten.copy(t, made)
+        t.end([*read, whole])
     out = mega_dispatch.left(way, made, probs, back, spec.up.dims[0].size > 1)
     t.end([x, probs, *back])
     return out
+
+
+def padded(f: Frame, grouped: bool) -> bool:
+    """Whether grouped experts' rows are copied so that each expert has a multiple of what 8-bit products ask for."""
+    quant = rules_te_fp8.quant_of(f)
+    return grouped and quant is not None and quant.padded
 
 
 def rows_of(rows: int, count: int) -> list[int]:
@@ -85,18 +99,34 @@ def _one(f: Frame, spec: GroupedExperts, at: int, x: int, probs: int) -> int:
 
 def _product(f: Frame, weights: Sequence[Weight], x: int) -> int:
     """Rows times the matrices of their experts; the input's gradient is made before the weights'."""
-    t = f.tape
+    t, quant = f.tape, rules_te_fp8.quant_of(f)
     params = [f.need(weight) for weight in weights]
+    ins, saves = (x, *params), (x, *params)
+    keep = quant is not None and quant.keeps_input(_whole_name(weights[0]))
+    if quant is not None:
+        found = rules_te_fp8.read(f, quant, x, False, keep)
+        saves = (*found.saved, *params)
     out = t.fresh((t.dims[x][0], weights[0].dims[0]), t.dtype[x], True, f"{_layer(weights[0])} output")
-    ins = (x, *params)
     mega, steps = mega_of(f), [Step(Code.GRAD, 0)]
     if not mega.added:
         steps += [Step(Code.GRAD, place) for place in range(1, len(ins))]
     elif mega.engine is not None and own_dummies(mega.engine.release):
         unused = [aten.temporary(t, weight.dims, t.dtype[x], "unused gradient of an expert") for weight in weights]
         steps += [Step(code, 0, one) for code in (Code.BORN, Code.DEAD) for one in unused]
+    if quant is not None:
+        work = rules_te_fp8.temporaries(f, quant, t.dims[out], "gradient")
+        work += rules_te_fp8.temporaries(f, quant, t.dims[x], "input", rows=False) if keep else []
+        steps = [*rules_te_fp8.born(work), *steps, *rules_te_fp8.dead(work)]
     kind = "te linear" if mega.engine is not None else "linear"
-    return t.run(Prim(kind, ins, (out,), ins, tuple(steps), ()))
+    made = t.run(Prim(kind, ins, (out,), saves, tuple(steps), ()))
+    if quant is not None:
+        t.end(found.made)
+    return made
+
+
+def _whole_name(weight: Weight) -> str:
+    """The name of the layer's weights taken together: of weight3 and of local_experts.3 alike."""
+    return f"{EXPERTS}.{_layer(weight)}.weight"
 
 
 def _layer(weight: Weight) -> str:
@@ -106,10 +136,15 @@ def _layer(weight: Weight) -> str:
 def grouped(f: Frame, spec: GroupedExperts, x: int, probs: int) -> int:
     """GroupedMLP: one function for all experts, whose weights' gradients are all made before any is added."""
     t, count = f.tape, range(spec.up.dims[0].size)
+    before = len(t.prims)
     inner = _product(f, [one_of(spec.up, at, True) for at in count], x)
     first = len(t.prims)
-    out = _product(f, [one_of(spec.down, at, True) for at in count], weighed(f, spec, inner, probs))
-    f.marks.append((AGAIN, first, len(t.prims)))
+    f.marks.append((FIRST, before, first))
+    act = weighed(f, spec, inner, probs)
+    last = len(t.prims)
+    f.marks.append((AGAIN, first, last))
+    out = _product(f, [one_of(spec.down, at, True) for at in count], act)
+    f.marks.append((LAST, last, len(t.prims)))
     return out
 
 

@@ -15,8 +15,9 @@ from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega import Mega
+from trainledger.ledger.mega_drops import drops
+from trainledger.ledger.mega_further import LAYER
 from trainledger.ledger.mega_left import DISPATCHER, released, routes, shifted
-from trainledger.ledger.mega_moe import AGAIN
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
 from trainledger.ledger.piece import Piece
@@ -26,11 +27,11 @@ from trainledger.ledger.rules_megatron import cut
 from trainledger.ledger.tape import EXTERNAL
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events, Segment
-from trainledger.model.program import Block
 from trainledger.plan.running import Recompute
 
 Ends = tuple[bool, int]  # whether the input was received; how many hold the arriving gradient besides the engine
-Group = tuple[tuple[int, ...], bool]  # layers that are walked as one, by their blocks, and whether they run again
+Kind = tuple[int, bool, bool]  # a layer's block; whether it stays in 16 bits among 8-bit ones, and on the device
+Group = tuple[tuple[Kind, ...], bool]  # layers that are walked as one, and whether they run again
 HIDDEN, SLOPE = "hidden states", "gradient of hidden states"
 CORE = "core_attn"
 # modules that may run again on their own, and the operations that they are in dense layers and in those with experts
@@ -39,7 +40,6 @@ MODULES = {
     "mlp": ("mlp", ""),
     "moe": ("", "mlp"),
     "shared_experts": ("", "mlp.shared_experts"),
-    "moe_act": ("", AGAIN),
 }
 
 
@@ -91,19 +91,23 @@ class Walks:
     def __init__(self, job: Job, leaves: Leaves, recompute: Recompute) -> None:
         self.job, self.leaves, self.recompute = job, leaves, recompute
         self.edges = edges_of(job)
-        self._layers: dict[tuple[tuple[int, ...], bool, Ends, bool], Walked] = {}
+        self._layers: dict[tuple[tuple[Kind, ...], bool, Ends, bool], Walked] = {}
 
     def run(self, chunk: Chunk) -> Pass:
         """A micro-batch through a chunk."""
         groups = self.groups(chunk)
         top = len(groups) - 1
         left = [self._leaves_graph(*group) and (at > 0 or chunk.first) for at, group in enumerate(groups)]
-        opening = self._opening(int(left[0])) if chunk.first else None
+        opening = self._opening(int(left[0] if left else not chunk.last and not chunk.normed)) if chunk.first else None
         layers = []
         for at, (blocks, made) in enumerate(groups):
-            lent = int(left[at + 1]) if at < top else int(not chunk.last)
+            lent = int(left[at + 1]) if at < top else int(not chunk.last and not chunk.normed)
             layers.append(self.layer(blocks, made, (not at and not chunk.first, lent), left[at]))
-        closing = self._closing() if chunk.last else None
+        received = not chunk.first and not layers
+        if chunk.last:
+            closing: Walked | None = self._closing(chunk, received)
+        else:
+            closing = self._normed(received) if chunk.normed else None
         every = [one for one in (opening, *layers, closing) if one is not None]
         kept = (self.edges.hidden, self.edges.slope)
         marked = dict(zip(range(int(chunk.first), len(every)), left, strict=False))
@@ -116,19 +120,22 @@ class Walks:
         }
         return Pass(*_segments(every), products, _segments(after))
 
-    def _leaves_graph(self, blocks: tuple[int, ...], again: bool) -> bool:
+    def _leaves_graph(self, kinds: tuple[Kind, ...], again: bool) -> bool:
         """Whether these layers, run again, leave a graph behind."""
-        return again and any(routes(self.job.model.blocks[at]) for at in blocks)
+        return again and any(routes(self.job.model.blocks[kind[0]]) for kind in kinds)
 
     def whole(self) -> Chunk:
         """All layers as one chunk."""
         layers = sorted(layer for block in self.job.model.blocks for layer in block.layers)
-        return Chunk(tuple(layers), True, True)
+        return Chunk(tuple(layers), True, True, sum(block.count for block in self.job.model.further), True)
 
     def groups(self, chunk: Chunk) -> list[Group]:
         """Layers that are walked as one, by their blocks, and whether they are recomputed."""
         blocks = {layer: at for at, block in enumerate(self.job.model.blocks) for layer in block.layers}
-        kinds = [blocks[layer] for layer in chunk.layers]
+        mega = mega_of(self.job)
+        wide = mega.engine.quant.wide if mega.engine is not None and mega.engine.quant is not None else ()
+        here = chunk.layers[-1:] if chunk.last and not chunk.further and mega.stays else ()
+        kinds = [(blocks[layer], layer in wide, layer in here) for layer in chunk.layers]
         given = self.recompute
         if given.kind != "full":
             return [((kind,), False) for kind in kinds]
@@ -137,22 +144,24 @@ class Walks:
             return [((kind,), at < count) for at, kind in enumerate(kinds)]
         return [(tuple(kinds[at : at + count]), True) for at in range(0, len(kinds), count)]
 
-    def layer(self, blocks: tuple[int, ...], again: bool, ends: Ends, left: bool = False) -> Walked:
+    def layer(self, kinds: tuple[Kind, ...], again: bool, ends: Ends, left: bool = False) -> Walked:
         """Some layers as one piece."""
-        key = (blocks, again, ends, left)
+        key = (kinds, again, ends, left)
         if key not in self._layers:
-            self._layers[key] = self._walk(tuple(self.job.model.blocks[at] for at in blocks), again, ends, left)
+            self._layers[key] = self._walk(kinds, again, ends, left)
         return self._layers[key]
 
-    def _walk(self, blocks: tuple[Block, ...], again: bool, ends: Ends, left: bool) -> Walked:
+    def _walk(self, kinds: tuple[Kind, ...], again: bool, ends: Ends, left: bool) -> Walked:
+        blocks = tuple(self.job.model.blocks[kind[0]] for kind in kinds)
         frame, edges = self.job.frame(), self.edges
+        frame = _on_the_device(frame) if any(kind[-1] for kind in kinds) else frame
         tape = frame.tape
         source = tape.inherit(edges.dims, edges.dtype, True, HIDDEN)
         frame.names["h"] = source
         if again or ends[0]:
             tape.leaves.add(source)
-        for block in blocks:
-            lower(frame, block.ops)
+        for block, (_, wide, _) in zip(blocks, kinds, strict=True):
+            lower(_in_16_bits(frame) if wide else frame, block.ops)
         target = frame.names["h"]
         tape.end([source, *(value for value in frame.names.values() if value != target)])
         known = {tape.store[source]: edges.hidden, tape.store[target]: edges.hidden}
@@ -163,7 +172,7 @@ class Walks:
         if again:
             walked = walker.recomputed(True, lent=ends[1])
             return self._spread(walked) if mega_of(self.job).spread else walked
-        return walker.plain(regions=self._regions(frame), lent=ends[1])
+        return walker.plain(regions=self._regions(frame, leaf), lent=ends[1])
 
     def _spread(self, walked: Walked) -> Walked:
         """The input is kept as this rank's part of it, and gathered before the layer runs again."""
@@ -174,13 +183,22 @@ class Walks:
         behind = (edges.hidden + 1, -line - 1)
         return shifted(replace(walked, forward=ahead, backward=(*behind, *walked.backward)), len(behind))
 
-    def _regions(self, frame: Frame) -> tuple[Region, ...]:
+    def _regions(self, frame: Frame, leaf: int) -> tuple[Region, ...]:
+        """Modules that run again; what is emptied meanwhile is noted on the tape."""
+        regions, modules = self._again(frame), self.recompute.modules or ()
+        chosen = modules if self.recompute.kind == "selective" else ()
+        frame.tape.dropped += drops(frame, chosen, regions, leaf)
+        return regions
+
+    def _again(self, frame: Frame) -> tuple[Region, ...]:
         given = self.recompute
+        if given.kind == "full":
+            return regions_of(frame.tape, frame.marks, [LAYER], True)
         if given.kind != "selective":
             return ()
         routed = DISPATCHER in {name for name, _, _ in frame.marks}
-        names = [MODULES[name][routed] for name in given.modules or (CORE,)]
-        return regions_of(frame.tape, frame.marks, [name for name in names if name])
+        names = [MODULES[name][routed] for name in given.modules or (CORE,) if name in MODULES]
+        return regions_of(frame.tape, frame.marks, [name for name in names if name], True)
 
     def _opening(self, lent: int) -> Walked:
         """The embedding."""
@@ -195,20 +213,41 @@ class Walks:
         piece = Piece(tape, EXTERNAL, target, "", known, edges.slope, edges.slope, {}, calls=frame.calls)
         return Walker(job.book, piece, self.leaves.last).plain(lent=lent)
 
-    def _closing(self) -> Walked:
+    def _normed(self, received: bool) -> Walked:
+        """The last norm, where another chunk has the output layer."""
+        job, edges = self.job, self.edges
+        frame, source = self._handed(received)
+        lower(frame, job.model.head.ops[:1])
+        tape, target = frame.tape, frame.names["h"]
+        tape.end([source])
+        known = {tape.store[source]: edges.hidden, tape.store[target]: edges.hidden}
+        leaf = source if received else EXTERNAL
+        piece = Piece(tape, source, target, "", known, edges.slope, edges.slope, {}, leaf, frame.calls)
+        return Walker(job.book, piece, self.leaves.first).plain(lent=1)
+
+    def _handed(self, received: bool) -> tuple[Frame, int]:
+        """A frame whose `h` comes from the piece before, or from another stage."""
+        frame = self.job.frame()
+        source = frame.tape.inherit(self.edges.dims, self.edges.dtype, True, HIDDEN)
+        frame.names["h"] = source
+        if received:
+            frame.tape.leaves.add(source)
+        return frame, source
+
+    def _closing(self, chunk: Chunk, received: bool) -> Walked:
         """The output layer and the loss."""
         job, edges = self.job, self.edges
-        frame = job.frame()
+        frame, source = self._handed(received)
+        frame = _on_the_device(frame) if mega_of(job).stays else frame
         tape = frame.tape
-        source = tape.inherit(edges.dims, edges.dtype, True, HIDDEN)
-        frame.names["h"] = source
-        loss = mega_loss.closing(frame, job.model, job.run.loss)
+        loss = mega_loss.closing(frame, job.model, job.run.loss, chunk)
         tape.end([source, *(value for value in frame.names.values() if value != loss)])
         arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
         kept = job.line(Account.LOGITS, "loss", frame, loss)
         known = {tape.store[source]: edges.hidden, tape.store[loss]: kept}
-        piece = Piece(tape, source, loss, "", known, arriving, edges.slope, {}, calls=frame.calls)
-        walked = Walker(job.book, piece, self.leaves.first).plain()
+        leaf = source if received else EXTERNAL
+        piece = Piece(tape, source, loss, "", known, arriving, edges.slope, {}, leaf, frame.calls)
+        walked = Walker(job.book, piece, self.leaves.first).plain(regions=self._regions(frame, leaf))
         return replace(walked, backward=(arriving + 1, *walked.backward))
 
 
@@ -217,6 +256,22 @@ def _segments(every: list[Walked]) -> tuple[tuple[Segment, ...], tuple[Segment, 
     behind = groupby(x.backward for x in reversed(every))
     backward = [Segment("backward", events, len(list(group))) for events, group in behind]
     return tuple(forward), tuple(backward)
+
+
+def _on_the_device(frame: Frame) -> Frame:
+    """The frame of a piece whose saved tensors do not go to the host: it goes backward next."""
+    mega = frame.software.mega
+    assert mega is not None
+    return replace(frame, software=replace(frame.software, mega=replace(mega, hosted=None)))
+
+
+def _in_16_bits(frame: Frame) -> Frame:
+    """The frame of layers that stay out of 8-bit products."""
+    mega = frame.software.mega
+    assert mega is not None
+    assert mega.engine is not None
+    plain = replace(mega, engine=replace(mega.engine, quant=None))
+    return replace(frame, software=replace(frame.software, mega=plain))
 
 
 def mega_of(job: Job) -> Mega:

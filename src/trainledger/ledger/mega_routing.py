@@ -17,15 +17,16 @@ AUXILIARY = ("aux_loss", "seq_aux_loss", "global_aux_loss")
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """`gathers`: every rank is given all tokens of its group, and picks its experts'; otherwise tokens are sent to the
-    ranks of their experts. `grouped`: one product for all experts of a rank. `fused`: one kernel permutes. `balance`:
-    how the router's choice is kept even. `wide`: the dtype of the router (None: the weights'). `capacity`: of an
-    expert, as a factor of the mean, where tokens beyond it are dropped; `padded`: every expert is filled up to it.
-    `load`: of the fullest rank, as a factor of the mean (0: all tokens). `forced`: logits are drawn at random.
-    `fixed`: deterministic operations are asked for. `engine`: the release of Transformer Engine whose products the
-    router takes, whatever layers are; empty where it is not installed."""
+    """`dispatcher`: `allgather`: every rank is given all tokens of its group, and picks its experts'; `alltoall`:
+    tokens are sent to the ranks of their experts, as often as these take them; `flex`: once to each rank. `grouped`:
+    one product for all experts of a rank. `fused`: one kernel permutes. `balance`: how the router's choice is kept
+    even. `wide`: the dtype of the router (None: the weights'). `capacity`: of an expert, as a factor of the mean, where
+    tokens beyond it are dropped; `padded`: every expert is filled up to it. `load`: of the fullest rank, as a factor of
+    the mean (0: all tokens). `forced`: logits are drawn at random. `fixed`: deterministic operations are asked for.
+    `engine`: the release of Transformer Engine whose products the router takes, whatever layers are; empty where it is
+    not installed. `overlaps`: shared experts are computed while tokens travel."""
 
-    gathers: bool = False
+    dispatcher: str = "alltoall"
     grouped: bool = False
     fused: bool = False
     balance: str = ""
@@ -36,6 +37,17 @@ class Routing:
     forced: bool = False
     fixed: bool = False
     engine: str = ""
+    overlaps: bool = False
+
+    @property
+    def gathers(self) -> bool:
+        """Whether every rank is given all tokens."""
+        return self.dispatcher == "allgather"
+
+    @property
+    def flex(self) -> bool:
+        """Whether every rank is sent a token once, however many of its experts take it."""
+        return self.dispatcher == "flex"
 
     @property
     def auxiliary(self) -> bool:
@@ -66,6 +78,13 @@ class Routing:
         limit = self.capacity_of(tokens, experts, top_k)
         return found if limit is None else min(found, limit * own * group)
 
+    def reached(self, tokens: int, experts: int, top_k: int, parts: Parts) -> int:
+        """Tokens of all ranks that share the experts of which this rank's experts take at least one, where each token
+        takes any experts with equal chance; the fullest rank's by the load."""
+        every, own = tokens * parts.ep * parts.etp, experts // parts.ep
+        missed = math.comb(experts - own, top_k) / math.comb(experts, top_k)
+        return min(math.ceil(every * (1 - missed) * self.load), every) if self.load else every
+
 
 def installed(plan: Plan) -> str:
     """Transformer Engine's release where it is known to be installed: the plan names it, or what comes with it."""
@@ -87,7 +106,7 @@ def routing_of(plan: Plan) -> Routing | None:
     capacity, wide = options.get("moe_expert_capacity_factor"), options.get("moe_router_dtype")
     stack = plan.stack.options
     return Routing(
-        options.get("moe_token_dispatcher_type", "allgather") == "allgather",
+        str(options.get("moe_token_dispatcher_type", "allgather")),
         bool(options.get("moe_grouped_gemm", False)),
         bool(options.get("moe_permute_fusion", False)),
         str(options.get("moe_router_load_balancing_type", "")),
@@ -98,4 +117,5 @@ def routing_of(plan: Plan) -> Routing | None:
         bool(stack.get("moe_router_force_load_balancing", False)),
         bool(stack.get("deterministic_mode", False)),
         installed(plan),
+        bool(options.get("moe_shared_expert_overlap", False)),
     )  # fmt: skip

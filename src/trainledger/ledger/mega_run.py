@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from trainledger.facts.megatron_offload import LEAST, MODULES, OFFLOAD, OPTION
 from trainledger.ledger.frame import Setting
-from trainledger.ledger.mega import Fusions, Mega
+from trainledger.ledger.mega import Fusions, Hosted, Mega
 from trainledger.ledger.mega_choice import engine_of
+from trainledger.ledger.mega_fp8 import own_dtype
 from trainledger.ledger.mega_routing import routing_of
 from trainledger.ledger.opening import Job
 from trainledger.ledger.run import Run, run_of
 from trainledger.lines.parts import Parts
+from trainledger.lines.pipeline import OVERLAP
 from trainledger.plan.schema import Plan
+from trainledger.plan.stages import Chunk as Place
 from trainledger.plan.stages import split_of, stages
 
 RECOMPUTED = "recompute"
@@ -20,12 +24,13 @@ RECOMPUTED = "recompute"
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """What one model chunk of a stage runs: numbers of its layers; whether the embedding comes before them, and the
-    output layer with the loss after; how many layers that predict further tokens."""
+    output layer with the loss after; how many layers that predict further tokens; whether the last norm."""
 
     layers: tuple[int, ...]
     first: bool
     last: bool
     further: int = 0
+    normed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +73,39 @@ def mega_of(plan: Plan, architecture: str) -> Mega:
         spread=on("distribute_saved_activations", False),
         indexed=on("deterministic_mode", False),
         routing=routing_of(plan),
+        hosted=_hosted(plan),
     )
+
+
+def _hosted(plan: Plan) -> Hosted | None:
+    options = plan.stack.options
+    if not options.get(OPTION):
+        return None
+    ahead = bool(plan.parallel.options.get(OVERLAP))  # then another micro-batch goes forward first
+    return Hosted(tuple(options.get(MODULES) or ()), int(options.get(LEAST) or OFFLOAD.least), not ahead)
 
 
 def mega_run(plan: Plan, architecture: str) -> Run:
     """The run of one rank: the sequence is its part under context parallelism."""
     run = run_of(plan, architecture)
-    setting: Setting = replace(run.setting, sequence=plan.batch.sequence // plan.parallel.cp)
+    sequence = plan.batch.sequence // plan.parallel.cp
+    own = own_dtype(plan)
+    norms = run.setting.norms if own == run.setting.weights else None
+    setting: Setting = replace(run.setting, sequence=sequence, weights=own, norms=norms)
     return replace(run, setting=setting, software=replace(run.software, mega=mega_of(plan, architecture)))
 
 
 def chunks_of(plan: Plan, layers: int, stage: int) -> tuple[Chunk, ...]:
     """The model chunks of a pipeline stage, in the order in which they run. Raises InputError for a split that the
     framework refuses."""
-    found = stages(split_of(plan, layers, int(plan.keys().get("num_nextn_predict_layers") or 0)))
+    further = int(plan.keys().get("num_nextn_predict_layers") or 0)
+    found = stages(split_of(plan, layers, further))
+
+    def normed(one: Place) -> bool:  # with layers for further tokens the norm is where the decoder's last layer is
+        return bool(one.layers) and one.first + one.layers == layers if further else one.loss
+
     return tuple(
-        Chunk(tuple(range(one.first, one.first + one.layers)), one.embedding, one.loss, one.mtp)
+        Chunk(tuple(range(one.first, one.first + one.layers)), one.embedding, one.loss, one.mtp, normed(one))
         for one in found
         if one.rank == stage
     )

@@ -6,14 +6,17 @@ Source: megatron/core/distributed/param_and_grad_buffer.py; optimizer/{distrib_o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.base.problems import InputError, Problem
 from trainledger.facts.dtypes import DTYPES, FP32, DType
 from trainledger.facts.megatron import OPTIMIZER
 from trainledger.ledger.book import MODELS, Book, Made
 from trainledger.ledger.mega_buffers import DISTRIBUTED
+from trainledger.ledger.mega_fp8 import own_dtype
 from trainledger.ledger.step import Updates
 from trainledger.ledger.updates import Parameter, Runs, births, deaths, one_by_one, state_lines, whole_step
 from trainledger.lines.line import Account
@@ -40,7 +43,7 @@ class Kept:
     def of(cls, plan: Plan) -> Kept:
         """As the plan says."""
         precision = plan.precision
-        weights, gradients = DTYPES[precision.weights], DTYPES[precision.gradients]
+        weights, gradients = own_dtype(plan), DTYPES[precision.gradients]
         master = DTYPES[precision.master] if precision.master and weights != FP32 else None
         return cls(weights, gradients, master, plan.parallel.strategy == DISTRIBUTED)
 
@@ -110,7 +113,7 @@ class States:
         """Every weight's own tensor."""
         counts: Counter[int] = Counter()
         for weight, placed in self.weights:
-            made = Made(self.kept.weights, MODELS)
+            made = Made(placed.stored or self.kept.weights, MODELS)
             counts[self.book.made(Account.WEIGHTS, pattern(placed.name), weight.dims, made)] += 1
         return list(counts.items())
 
@@ -123,6 +126,18 @@ class States:
             (self.book.tensor(account, name + one.name, one.weight.dims, dtype, OPTIMIZER), one.count)
             for one in self.parameters()
         ]
+
+
+@contextmanager
+def stops() -> Iterator[None]:
+    """What Megatron-Core's own code stops at while buffers are laid out, as a problem of the plan."""
+    try:
+        yield
+    except InputError:
+        raise
+    except ValueError as error:
+        need = "Megatron-Core stops where it lays parameters in buffers"
+        raise InputError([Problem("parallel.options", str(error), need)]) from None
 
 
 def pattern(name: str) -> str:

@@ -10,20 +10,21 @@ from math import lcm
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Basis
-from trainledger.facts.dtypes import FP32, INT64, UINT8
+from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.megatron import BUFFER, FSDP, LAYERS, QKV, ROTARY, SETTLED
 from trainledger.ledger.book import Book
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega_attention import angles
-from trainledger.ledger.mega_buffers import parameters_of, weights_of, wrap_of
+from trainledger.ledger.mega_buffers import parameters_of, quant_of_rank, weights_of, wrap_of
 from trainledger.ledger.mega_defer import drained, kept_lines, limit_of, put_off
-from trainledger.ledger.mega_engine import dummies, gathered, lasting, mask_line, workspaces
+from trainledger.ledger.mega_engine import dummies, gathered, lasting, mask_line, weight_copies, workspaces
 from trainledger.ledger.mega_flow import Flow
-from trainledger.ledger.mega_fsdp import Shards, Unit, by_unit
+from trainledger.ledger.mega_fp8 import stored
+from trainledger.ledger.mega_fsdp import Shards, Unit, by_unit, main_of, sharded_of
 from trainledger.ledger.mega_pieces import Pass, Walks, masked, mega_of
 from trainledger.ledger.mega_run import Chunk, Rank, chunks_of, mega_run, parts_of
-from trainledger.ledger.mega_states import Kept, States
+from trainledger.ledger.mega_states import Kept, States, stops
 from trainledger.ledger.opening import Job
 from trainledger.ledger.step import CLIP, INIT, OPTIMIZER, STEPS, Updates, with_workspace
 from trainledger.ledger.updates import Runs, births, deaths
@@ -33,7 +34,7 @@ from trainledger.lines.local import local_model
 from trainledger.lines.pipeline import pipeline_of
 from trainledger.lines.schedules import GPIPE, actions
 from trainledger.lines.stream import Events, Segment
-from trainledger.model.operations_megatron import Queries
+from trainledger.model.operations_megatron import Queries, Unfolded
 from trainledger.model.program import Model, Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -59,12 +60,15 @@ class Composer:
         ]
 
     def take(self, moment: str, segments: tuple[Segment, ...], made: Pass, thread: str) -> None:
-        """A pass through a chunk; the first of each thread makes cuBLAS's workspace."""
+        """A pass through a chunk; the first of each thread with one of PyTorch's own products makes cuBLAS's workspace,
+        the first backward what stands in for gradients."""
         found = list(segments)
-        if thread not in self.ready:
+        if thread == BACKWARD and self.standing:
+            self.add(moment, births(self.standing))
+            self.standing = []
+        if thread not in self.ready and any(made.products.get(one.events) for one in found):
             self.ready.add(thread)
             found = with_workspace(found, made.products, self.workspace)
-            self.add(moment, births(self.standing) if thread == BACKWARD else [])
         self.segments += [Segment(moment, one.events, one.repeat) for one in found]
 
     def run(self, step: str, flow: Flow, passes: list[Pass]) -> None:
@@ -143,7 +147,7 @@ def fullest(plan: Plan, model: Model) -> tuple[int, ...]:
     found: dict[tuple[object, ...], tuple[int, int]] = {}
     for stage in range(degrees(plan).pp):
         chunks = chunks_of(plan, layers, stage)
-        key = tuple((tuple(kinds[layer] for layer in one.layers), one.first, one.last) for one in chunks)
+        key = tuple((tuple(kinds[layer] for layer in one.layers), one.first, one.last, one.further) for one in chunks)
         held = in_flight(order_of(plan, stage)).held
         found[key] = max(found.get(key, (0, 0)), (held, -stage))
     return tuple(sorted(-stage for _, stage in found.values()))
@@ -153,19 +157,26 @@ def segments_of(rank: Rank, updates: Updates, workspace: int, each: bool = False
     """All segments of a run on this rank; `each`: every action of the schedule is a moment of its own."""
     plan, job = rank.plan, rank.job
     kept = Kept.of(plan)
-    states = (Shards if plan.parallel.strategy == FSDP.strategy else States)(job.book, kept, updates)
+    states: States = States(job.book, kept, updates)
+    if plan.parallel.strategy == FSDP.strategy:
+        kept = replace(kept, master=main_of(plan))
+        states = Shards(job.book, kept, updates, sharded_of(plan))
     chunks = [tuple(parameters_of(rank, chunk)) for chunk in rank.chunks]
     total = sum(one.elements for _, one in (pair for chunk in chunks for pair in chunk))
-    for number, chunk in enumerate(chunks):
-        states.add(chunk, wrap_of(plan, rank.stage, number, total))
     composer = Composer(rank, _workspace(job, workspace), each)
-    composer.add(INIT, states.build())
+    with stops():
+        for number, chunk in enumerate(chunks):
+            states.add(chunk, wrap_of(plan, rank.stage, number, total))
+        composer.add(INIT, states.build())
+        states.parameters()
     leaves = Leaves(False, kept.weights, {}, copied=True)
     walks = Walks(job, leaves, plan.stack.recompute)
     mask = mask_line(plan, job)
-    passes = [masked(walks.run(chunk), mask if chunk.first or chunk.last else None) for chunk in rank.chunks]
+    passes = [walks.run(chunk) for chunk in rank.chunks]
     if plan.parallel.strategy == FSDP.strategy:
         passes = [_gathered(rank, made, chunk, kept) for made, chunk in zip(passes, rank.chunks, strict=True)]
+    holders = [mask if chunk.first or chunk.last else None for chunk in rank.chunks]
+    passes = [masked(made, holder) for made, holder in zip(passes, holders, strict=True)]
     flow = Flow(walks.edges, rank.chunks)
     composer.add(f"{STEPS[0]}: forward", births(_once(rank)))
     for number, name in enumerate(STEPS if each else (*STEPS, *STEPS[1:] * SETTLED.steps)):
@@ -177,12 +188,17 @@ def segments_of(rank: Rank, updates: Updates, workspace: int, each: bool = False
 
 
 def _gathered(rank: Rank, made: Pass, chunk: Chunk, kept: Kept) -> Pass:
-    """A pass under Megatron-FSDP: the unit of a layer is its first one's."""
-    weights, dtypes = weights_of(rank, chunk), (kept.weights, kept.gradients)
-    first = chunk.layers[0]
-    layer = Unit.of(rank.job.book, [weight for _, at, weight in weights if at == first], "a layer", dtypes)
-    root = Unit.of(rank.job.book, [weight for _, at, weight in weights if at < 0], "embedding and output", dtypes)
-    return by_unit(made, chunk, layer, root)
+    """A pass under Megatron-FSDP."""
+    found: dict[int, list[tuple[Weight, DType]]] = {}
+    quant, sharded = quant_of_rank(rank), sharded_of(rank.plan)
+    for _, layer, weight in weights_of(rank, chunk):
+        dtype = stored(quant, layer, weight) or kept.weights
+        found.setdefault(layer, []).append((weight, dtype))
+
+    def unit(layer: int, name: str) -> Unit:
+        return Unit.of(rank.job.book, found.get(layer, ()), name, kept.gradients, sharded)
+
+    return by_unit(made, chunk, {one: unit(one, "a layer") for one in chunk.layers}, unit(-1, "embedding and output"))
 
 
 def _workspace(job: Job, size: int) -> int:
@@ -210,7 +226,7 @@ def _once(rank: Rank) -> list[tuple[int, int]]:
     if mega.ranks > 1 and (mega.engine is None or any(chunk.last for chunk in rank.chunks)):
         shared = max(shared, setting.batch * setting.sequence * job.model.hidden.size)
     if mega.engine is not None:
-        return [*found, *lasting(job, shared)]
+        return [*found, *lasting(job, shared), *weight_copies(job, rank.chunks)]
     if setting.attention == "eager":
         heads = _heads(job)
         shared = max(shared, setting.batch * heads * setting.sequence * setting.sequence)
@@ -224,6 +240,9 @@ def _once(rank: Rank) -> list[tuple[int, int]]:
 
 def _heads(job: Job) -> int:
     """Query heads on this rank."""
+    latent = next((op for block in job.model.blocks for op in block.ops if isinstance(op.spec, Unfolded)), None)
+    if latent is not None:
+        return latent.dims[0].size
     each = next(op for block in job.model.blocks for op in block.ops if isinstance(op.spec, Queries)).dims
     rows = next(op for block in job.model.blocks for op in block.ops if op.outs == ("qkv",)).dims[0].size
     return rows // each[1].size - QKV.others * each[0].size

@@ -9,13 +9,14 @@ from typing import NamedTuple
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.facts.outputs import KEPT_CACHE
-from trainledger.facts.torchtune import NAME as TORCHTUNE
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import OP
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Walked, Walker
 from trainledger.ledger.book import AUTOGRAD
-from trainledger.ledger.compiled import compile_layer
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.inductor import compile_frame
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
 from trainledger.ledger.losses_pairs import CHOSEN
@@ -25,6 +26,7 @@ from trainledger.ledger.piece import Piece
 from trainledger.ledger.prefix import given_to, kept, with_prefix
 from trainledger.ledger.regions import regions_of
 from trainledger.ledger.rules import lower
+from trainledger.ledger.selective import Selective, recompute_of
 from trainledger.ledger.tape import EXTERNAL
 from trainledger.lines.line import Account
 from trainledger.model.program import Block, Model
@@ -95,9 +97,8 @@ def _written(job: Job, kind: Kind, opening: Opening) -> Written:
         tape.leaves.add(source)
     given = given_to(job, frame)
     lower(frame, block.ops)
-    if frame.software.compiled and frame.software.framework == TORCHTUNE:
-        compile_layer(tape)
     target = frame.names["h"]
+    compile_frame(frame, target)
     tape.end([source, *tape.cached.values(), *(value for value in frame.names.values() if value != target)])
     (before, leaving), (after, arriving) = (_edge(job, opening, tape.dtype[value]) for value in (source, target))
     known = {tape.store[source]: before, tape.store[target]: after}
@@ -119,6 +120,9 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
         piece = replace(piece, leaf=source)
     walker = Walker(job.book, piece, leaves.first)
     keep = frozenset({source}) if kind.first else frozenset()
+    if frame.software.framework == TORCHTITAN and kind.recompute in (OP, "full"):
+        walked = Selective(job.book, piece, leaves.first).keeping(recompute_of(frame, kind.recompute == OP), keep)
+        return Layer(walked, tape.dtype[target])
     if kind.recompute in ("none", "selective"):
         regions = regions_of(tape, frame.marks, job.run.modules) if kind.recompute == "selective" else ()
         walked = walker.plain(keep | frozenset(cached), regions)

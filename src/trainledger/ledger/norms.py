@@ -1,4 +1,4 @@
-"""Norms as primitives: how Transformers, LitGPT and Liger write them.
+"""Norms as primitives: how Transformers, torchtitan, LitGPT and Liger write them.
 
 Sources: transformers/models/*/modeling_*.py (5.24.0); litgpt/model.py; liger_kernel/ops/rms_norm.py.
 """
@@ -6,7 +6,7 @@ Sources: transformers/models/*/modeling_*.py (5.24.0); litgpt/model.py; liger_ke
 from __future__ import annotations
 
 from trainledger.facts.dtypes import FP32
-from trainledger.ledger import aten, nn, rules_liger, rules_litgpt
+from trainledger.ledger import aten, nn, rules_liger, rules_litgpt, rules_torchtitan
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Tape
 from trainledger.model import program as p
@@ -22,6 +22,8 @@ def norm(f: Frame, spec: p.Norm, x: int) -> int:
         return nn.layer_norm(t, x, weight, f.param(spec.bias))
     if spec.kind is NormKind.LAYER_MANUAL and weight is not None:
         return _layer_by_hand(t, x, weight)
+    if weight is not None and spec.kind is NormKind.RMS_NATIVE:
+        return rules_torchtitan.norm(t, f.setting.torch, x, weight)
     if weight is not None and spec.kind in rules_litgpt.NORMS:
         return rules_litgpt.norm(t, spec.kind, x, weight)
     high = aten.to(t, x, FP32)

@@ -14,7 +14,7 @@ from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import BOOL, FP32, INT64
 from trainledger.facts.operator_losses import COMPILED_PREFERENCES, LEFT_BEHIND, CompiledPreference
 from trainledger.ledger import aten
-from trainledger.ledger.losses import torch_cross_entropy
+from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.nn import linear
 from trainledger.ledger.operator_losses import log_softmax
 from trainledger.ledger.operator_tools import SCALAR, entry, parameter

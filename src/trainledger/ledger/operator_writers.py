@@ -10,8 +10,8 @@ from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import BOOL, DTYPES, FP32, INT64, DType
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
 from trainledger.ledger import aten, fused_head, rotary, rules_liger
+from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.frame import Frame, Setting
-from trainledger.ledger.losses import torch_cross_entropy
 from trainledger.ledger.nn import linear
 from trainledger.ledger.rules import lower
 from trainledger.ledger.software import Software

@@ -19,16 +19,19 @@ from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.facts.trainer import TRAINER_BATCH, WIDE_STATES
 from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
+from trainledger.ledger.layout import Layout
 from trainledger.ledger.megatron import fullest, job_of, rank_of, segments_of
 from trainledger.ledger.opening import Job, Trained
 from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import Run, run_of
 from trainledger.ledger.step import Extras, Updates, compose
-from trainledger.ledger.strategy import layout_of
+from trainledger.ledger.strategy import layout_of, pipelined
+from trainledger.ledger.tensor_parallel import spread
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
 from trainledger.model.counts import fits
 from trainledger.model.program import Attention, Linear, Model, Weight
+from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.mesh import coordinates, mesh_of, roles
 from trainledger.plan.runs import Ranks
@@ -59,17 +62,39 @@ def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = 
     action of a pipeline's schedule is a moment of its own."""
     if plan.stack.framework in FRAMEWORKS:
         return _megatron(plan, model, architecture, (rank, each))
-    book = Book()
+    ranks = degrees(plan)
+    if ranks.pp > 1:
+        return _fullest(plan, model, architecture, rank)
+    job = _job(plan, model, architecture)
+    extras, updates = extras_of(plan, architecture), updates_of(plan)
+    return _laid(job, layout_of(plan, job, updates, extras.master, rank), updates, extras)
+
+
+def _job(plan: Plan, model: Model, architecture: str) -> Job:
+    model = spread(model, plan)
     run, wanted = run_of(plan, architecture), trained_of(plan, model)
     left = untrained(run.software, model) | unreached(plan, model, run, wanted)
-    job = Job(book, model, run, lambda weight: weight not in left and wanted(weight))
-    extras = extras_of(plan, architecture)
-    updates = updates_of(plan)
-    layout = layout_of(plan, job, updates, extras.master, rank)
-    segments = compose(job, layout, updates, extras)
+    return Job(Book(), model, run, lambda weight: weight not in left and wanted(weight))
+
+
+def _laid(job: Job, layout: Layout, updates: Updates, extras: Extras) -> Ledger:
+    segments, book = compose(layout.job, layout, updates, extras), job.book
     moments = fold(book.lines, segments)
     equals = tuple((Stretch(first, last),) for first, last in layout.equals)
     return Ledger(tuple(book.lines), moments, tuple(segments), layout.host(), layout.rank, equals)
+
+
+def _fullest(plan: Plan, model: Model, architecture: str, rank: int | None) -> Ledger:
+    """The ledger of one rank of a pipeline whose stages FSDP2 shards (None: of a rank of the fullest stage)."""
+    mesh = mesh_of(plan)
+    stages = tuple(role.ranks for role in roles(mesh))
+    wanted = range(len(stages)) if rank is None else (coordinates(mesh, rank)[PP],)
+    extras, updates, made = extras_of(plan, architecture), updates_of(plan), []
+    for stage in wanted:
+        job = _job(plan, model, architecture)
+        made.append(_laid(job, pipelined(plan, job, updates, stage), updates, extras))
+    at = max(range(len(made)), key=lambda one: max(moment.allocated for moment in made[one].moments))
+    return replace(made[at], rank=stages[wanted[at]][0].first if rank is None else rank, equals=stages)
 
 
 def _megatron(plan: Plan, model: Model, architecture: str, asked: tuple[int | None, bool]) -> Ledger:

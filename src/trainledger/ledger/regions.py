@@ -1,7 +1,9 @@
 """Parts of a block that are recomputed on their own: a checkpointed module among others that keep what they save.
 
 Source: torch/utils/checkpoint.py (v2.4 to v2.13), without reentrance: the part's input tensors are kept, its forward
-runs again at the first saved tensor that backward asks for, and stops at the last one it needs.
+runs again at the first saved tensor that backward asks for, and stops at the last one it needs. With reentrance (also
+megatron/core/tensor_parallel/random.py, CheckpointFunction) all of it runs again, and its results and the incoming
+gradients are held until its own backward returns.
 """
 
 from __future__ import annotations
@@ -11,25 +13,30 @@ from typing import NamedTuple
 
 from trainledger.ledger.engine import Backward, rerun
 from trainledger.ledger.tape import EXTERNAL, Tape
+from trainledger.ledger.walk import Events, births, deaths, save, unwind
 
 Mark = tuple[str, int, int]  # an operation's name, its first primitive, and the one after its last
 
 
 class Region(NamedTuple):
-    """A part of a tape: its first primitive, the one after its last, and the storages that it is handed."""
+    """A part of a tape: its first primitive, the one after its last, the storages that it is handed, and whether its
+    checkpoint is reentrant."""
 
     first: int
     last: int
     inputs: tuple[int, ...]
+    reentrant: bool = False
 
 
-def regions_of(tape: Tape, marks: Sequence[Mark], modules: Sequence[str]) -> tuple[Region, ...]:
+def regions_of(
+    tape: Tape, marks: Sequence[Mark], modules: Sequence[str], reentrant: bool = False
+) -> tuple[Region, ...]:
     """Runs of operations that belong to one of these modules (by name or by the start of a dotted name)."""
     found: list[Region] = []
     for module in dict.fromkeys(_module(name, modules) for name, _, _ in marks):
         spans = [(first, last) for name, first, last in marks if module and _module(name, modules) == module]
         if spans and spans[0][0] < spans[-1][1]:
-            found.append(_region(tape, spans[0][0], spans[-1][1]))
+            found.append(_region(tape, spans[0][0], spans[-1][1])._replace(reentrant=reentrant))
     return tuple(sorted(found))
 
 
@@ -48,18 +55,62 @@ def _region(tape: Tape, first: int, last: int) -> Region:
     return Region(first, last, tuple(one for one in handed if one != EXTERNAL and one not in own))
 
 
-def run_back(back: Backward, regions: Sequence[Region]) -> frozenset[int]:
-    """The whole tape's backward; returns the storages that a region's forward made once more."""
-    last, again = len(back.tape.prims), set[int]()
+def regions_back(back: Backward, regions: Sequence[Region], span: tuple[int, int] | None = None) -> frozenset[int]:
+    """The backward of a span of the tape, or of all of it; returns the storages that a region's forward made once
+    more."""
+    (first, last), again = span or (0, len(back.tape.prims)), set[int]()
     for region in reversed(regions):
         back.run(region.last, last)
         again |= _remade(back, region)
         last = region.first
-    back.run(0, last)
+    back.run(first, last)
     return frozenset(again)
 
 
+def run_again(back: Backward, span: tuple[int, int], inputs: Sequence[int], results: Sequence[int]) -> set[int]:
+    """A part runs once more, to its end, of storages that are handed to it; its results stay, also for itself. Returns
+    the storages that it made."""
+    tape, events = back.tape, Events()
+    refs = dict.fromkeys(inputs, len(tape.ends) + 1)  # held by others all the while, however many views there are
+    held: dict[int, int] = {}
+    dying = deaths(tape, frozenset())
+    for at in range(*span):
+        births(tape.prims[at], tape.store, refs, events)
+        save(tape, tape.prims[at], held, set())
+        for storage in dying[at]:
+            if storage in refs:
+                refs[storage] -= 1
+                if not refs[storage] and storage not in held:
+                    events.append(-storage - 1)
+    staying = {*results, *inputs}
+    unwind({storage: count for storage, count in refs.items() if storage not in staying}, held, events)
+    for storage in results:
+        held[storage] = held.get(storage, 0) + 1
+    for storage, count in held.items():
+        back.held[storage] = back.held.get(storage, 0) + count
+    back.events += events
+    return {event - 1 for event in events if event > 0}
+
+
+def _entered(back: Backward, region: Region) -> set[int]:
+    tape, span = back.tape, (region.first, region.last)
+    outs = {value for prim in tape.prims[region.first : region.last] for value in prim.outs}
+    read = dict.fromkeys(value for prim in tape.prims[region.last :] for value in prim.ins if value in outs)
+    given = {EXTERNAL, *region.inputs}
+    results = tuple(dict.fromkeys(tape.store[value] for value in read if tape.store[value] not in given))
+    again = run_again(back, span, region.inputs, results)
+    incoming = {back.grads[value] for value in outs if value in back.grads}
+    for storage in incoming:
+        back.refs[storage] += 1
+    back.run(*span, (*region.inputs, *results))
+    for storage in incoming:
+        back.release(storage)
+    return again
+
+
 def _remade(back: Backward, region: Region) -> set[int]:
+    if region.reentrant:
+        return _entered(back, region)
     prims = back.tape.prims
     saving = [at for at in range(region.first, region.last) if prims[at].saves]
     if not saving:

@@ -9,20 +9,26 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32
 from trainledger.ledger import aten
+from trainledger.ledger.rules_torchtitan import complex_rope
 from trainledger.ledger.tape import Tape
 from trainledger.model.program import Join, Rope
 
 Pair = tuple[int, int]
+WHOLE = (Join.NONE, Join.CACHE)  # all of a head turns
 
 
 def rope(t: Tape, spec: Rope, wholes: Pair, tables: Pair) -> list[int]:
     """Queries and keys turned by the tables (cosines and sines): the values that stand for them from here on."""
     if spec.join is Join.PAIRS:
         return [_pairs(t, x, tables) for x in wholes]
+    if spec.join is Join.COMPLEX:
+        return complex_rope(t, wholes, tables[0])
     dtypes = [t.dtype[x] for x in wholes]
     inputs = [aten.to(t, x, FP32) if spec.upcast else x for x in wholes]
     used = [_spread(t, table) for table in tables] if spec.spread else list(tables)
-    split = [_parts(t, spec, x) for x in inputs] if spec.join is not Join.NONE else [[x] for x in inputs]
+    if spec.join is Join.CACHE:
+        used = [aten.to(t, table, dtypes[0]) for table in tables]
+    split = [[x] for x in inputs] if spec.join in WHOLE else [_parts(t, spec, x) for x in inputs]
     out: list[int] = []
     for parts, dtype in zip(split, dtypes, strict=True):
         turned = _turn(t, spec, parts[0], used)

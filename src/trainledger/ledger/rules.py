@@ -7,13 +7,18 @@ from dataclasses import replace
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32
 from trainledger.facts.kernels_attention import Kernel
+from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.quantization import STACKED_EXPERTS
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import Change, holds
 from trainledger.facts.versions import at_least
 from trainledger.ledger import (
     aten,
     attention,
     experts,
     experts_loop,
+    experts_permuted,
+    experts_torchtitan,
     fused_lora,
     group_router,
     latent,
@@ -22,10 +27,13 @@ from trainledger.ledger import (
     nn,
     norms,
     prompts,
+    ring,
     rotary,
     rules_liger,
     rules_megatron,
+    rules_parallel,
     rules_te,
+    rules_torchtitan,
     sinks,
 )
 from trainledger.ledger.activations import activation
@@ -35,9 +43,11 @@ from trainledger.ledger.fused import Site
 from trainledger.ledger.visits import Call, call_of
 from trainledger.model import program as p
 from trainledger.model.operations_megatron_moe import MoeSpec
+from trainledger.model.operations_parallel import Copied, Gathered, Summed
 from trainledger.model.program import Op, Weight
 
-OWN = ("k", "v")  # what programs call an attention's keys and values
+KEYS = ("k", "v")  # what programs call an attention's keys and values
+OWN = (TORCHTITAN, PITHTRAIN)  # frameworks that write latent attention and experts themselves
 
 
 def _rope(f: Frame, spec: p.Rope, q: int, k: int) -> list[int]:
@@ -68,7 +78,11 @@ def _attention(f: Frame, spec: p.Attention, q: int, k: int, v: int) -> int:
         f.names["attention weights"] = weights  # returned too, so the layer holds them until it ends
         return out
     call = attention.Call(mask, Site(choice.kernel, f.setting.torch, f.setting.architecture), choice.repeats)
-    return attention.handed(f.tape, (q, k, v), spec, call)
+    ranks, first = f.software.context, len(f.tape.prims)
+    if choice.kernel is Kernel.FLEX and ranks > 1:
+        k, v = (rules_parallel.apply(f, Gathered(ranks, Dim.SEQUENCE), x) for x in (k, v))
+        ranks = 1  # which has them all now
+    return ring.around(f.tape, attention.handed(f.tape, (q, k, v), spec, call), first, ranks)
 
 
 def _copied(f: Frame, spec: p.View, dims: Dims) -> bool:
@@ -88,7 +102,7 @@ def _apart(f: Frame, op: Op, x: int) -> bool:
     """Whether the gradient of keys or values that stand behind a prefix's, a part of that of both, is copied back to
     token order. The memory-efficient kernel leaves it in that order, but a linear layer over several sequences takes
     none with gaps between them."""
-    if prompts.PREFIX[0] not in f.names or not f.kernels or op.outs[0] not in OWN:
+    if prompts.PREFIX[0] not in f.names or not f.kernels or op.outs[0] not in KEYS:
         return False
     if f.kernels[0].kernel is Kernel.EFFICIENT:
         projected = any(prim.kind == "linear" and x in prim.outs for prim in f.tape.prims)
@@ -133,6 +147,8 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return _latent(f, op.spec, ins, dims)
         case p.Router() | p.Experts() | p.Looped():
             return _routed(f, op.spec, ins)
+        case Gathered() | Summed() | Copied():
+            return [rules_parallel.apply(f, op.spec, ins[0])]
         case _ if rules_megatron.knows(op.spec) or isinstance(op.spec, MoeSpec):
             return _megatron(f, op, ins)
         case _:
@@ -162,6 +178,11 @@ def _latent(f: Frame, spec: p.Pairs | p.Concat | p.FilledKeys, ins: list[int], d
     """What attention through latents runs besides its projections and norms."""
     if isinstance(spec, p.Concat):
         return [latent.joined(f.tape, ins, dims)]
+    if f.software.framework in OWN:
+        if isinstance(spec, p.FilledKeys):
+            return [rules_torchtitan.keys(f.tape, ins[0], ins[1], dims)]
+        table = _table(f, "cos", f.tape.dims[ins[0]][-1].size)
+        return rules_torchtitan.complex_rope(f.tape, (ins[0], ins[1]), table)
     if isinstance(spec, p.FilledKeys):
         return [latent.filled(f.tape, ins[0], ins[1], dims)]
     if spec.turn is p.Turn.COMPOUND:
@@ -174,6 +195,8 @@ def _latent(f: Frame, spec: p.Pairs | p.Concat | p.FilledKeys, ins: list[int], d
 
 
 def _routed(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> list[int]:
+    if f.software.framework in OWN:
+        return _by_titan(f, spec, ins)
     if isinstance(spec, p.Router):
         return experts.router(f.tape, spec, ins[0], f.need(spec.weight))
     if isinstance(spec, p.Looped):
@@ -182,6 +205,17 @@ def _routed(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> 
     if frozen and f.setting.transformers and not at_least(f.setting.transformers, STACKED_EXPERTS.since):
         return [experts_loop.experts(f.tape, spec, ins)]
     return [experts.experts(f.tape, spec, ins, f.need(spec.gate_up), f.need(spec.down))]
+
+
+def _by_titan(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> list[int]:
+    if f.software.framework == PITHTRAIN or holds(Change.PERMUTES, f.software.release(TORCHTITAN)):
+        return experts_permuted.apply(f, spec, ins)
+    if isinstance(spec, p.Router):
+        return experts_torchtitan.router(f.tape, spec, ins[0], f.need(spec.weight))
+    assert isinstance(spec, p.Experts)
+    assert spec.up is not None
+    weights = f.need(spec.gate_up), f.need(spec.up), f.need(spec.down)
+    return [experts_torchtitan.experts(f.tape, spec, ins, weights)]
 
 
 def _looped(f: Frame, spec: p.Looped, ins: list[int]) -> int:

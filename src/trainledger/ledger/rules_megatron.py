@@ -22,10 +22,14 @@ from trainledger.model.operations_megatron import (
     Looked,
     MegatronSpec,
     Normalise,
+    Paired,
     Parallel,
     Queries,
+    Regathered,
+    Scattered,
     Turned,
     Unfolded,
+    Whole,
 )
 from trainledger.model.program import Op, Weight
 
@@ -53,6 +57,12 @@ def apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [joined(f, op.spec, ins[0], ins[1])]
         case Looked():
             return [looked(f, op.spec, ins[0], op.dims)]
+        case Paired():
+            return [aten.cat(f.tape, ins, (*f.tape.dims[ins[0]][:-1], *op.dims), "both side by side")]
+        case Regathered():
+            return [regathered(f, ins[0], op.dims)]
+        case Whole() | Scattered():
+            return [exchanged(f, ins[0], isinstance(op.spec, Whole))]
         case _:
             raise TypeError(f"no rule for {type(op.spec).__name__}")
 
@@ -90,10 +100,17 @@ def cut(dims: Dims, by: int) -> Dims:
     return tuple(Axis(one.dim, one.size // by) if one.dim is Dim.SEQUENCE else one for one in dims)
 
 
+def ranks_of(f: Frame, spec: Parallel) -> int:
+    """Over how many ranks the layer's sequence is spread, which exchange it there."""
+    if spec.along is Along.WHOLE or spec.apart:
+        return 1
+    return mega_of(f).parts.etp if spec.expert else mega_of(f).ranks
+
+
 def linear(f: Frame, spec: Parallel, x: int, dims: Dims) -> int:
     """A linear layer whose weight is spread over ranks; a bias is added here unless it is handed on."""
-    t, ranks = f.tape, mega_of(f).parts.etp if spec.expert else mega_of(f).ranks
-    if spec.along is Along.COLUMN:
+    t, ranks = f.tape, ranks_of(f, spec)
+    if spec.along is not Along.ROW:
         out = _product(f, spec.weight, x, (*stretched(t.dims[x], ranks)[: -_tail(t, x)], *dims), ranks)
         if spec.bias is not None and not spec.later:
             return _biased(f, spec.bias, out)
@@ -220,6 +237,33 @@ def looked(f: Frame, spec: Looked, ids: int, dims: Dims) -> int:
     if out != x:
         t.end([x])
     return out
+
+
+def exchanged(f: Frame, x: int, whole: bool) -> int:
+    """The sequence of all ranks over which it is spread, or this rank's part of the ranks' sum."""
+    t, ranks = f.tape, mega_of(f).ranks
+    if ranks == 1:
+        return x
+    dims = stretched(t.dims[x], ranks) if whole else cut(t.dims[x], ranks)
+    out = t.fresh(dims, t.dtype[x], True, "gathered" if whole else "part of the sum")
+    return t.run(Prim("all-gather" if whole else "reduce-scatter", (x,), (out,), (), (Step(Code.GRAD, 0),), ()))
+
+
+def regathered(f: Frame, x: int, dims: Dims) -> int:
+    """All ranks' parts received one after the other, then side by side; a rank's part of the sequence is a view."""
+    t, mega = f.tape, mega_of(f)
+    if mega.parts.tp == 1:
+        return aten.view(t, x, (*t.dims[x][:-1], *dims))
+    whole = (*t.dims[x][:-1], *dims)
+    work = (aten.temporary(t, whole, t.dtype[x], "parts of all ranks"),)
+    made = t.fresh(whole, t.dtype[x], True, "gathered")
+    t.run(Prim("all-gather", (x,), (made,), (), (Step(Code.GRAD, 0),), work))
+    if mega.ranks == 1:
+        return made
+    part = t.alias(made, cut(whole, mega.ranks))
+    t.run(Prim("part of the sequence", (made,), (part,), (), (Step(Code.GRAD, 0),), ()))
+    t.end([made])
+    return part
 
 
 def _masked(f: Frame, x: int, ids: int) -> int:

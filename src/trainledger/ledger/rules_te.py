@@ -11,10 +11,11 @@ from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32
 from trainledger.facts.transformer_engine import CHANGES
 from trainledger.facts.versions import at_least
-from trainledger.ledger import aten, mega_mla, rules_megatron, rules_te_attention
+from trainledger.ledger import aten, mega_mla, mega_shared, rules_megatron, rules_te_attention, rules_te_fp8
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega import Engine
 from trainledger.ledger.rules_megatron import cut, mega_of, stretched
+from trainledger.ledger.rules_te_fp8 import Read
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.operations_megatron import Along, Core, Normalise, NormalisedParallel, Parallel
@@ -25,6 +26,7 @@ BORDERS = (Role.EMBEDDING, Role.HEAD)
 
 def joined(ops: tuple[Op, ...], software: Software) -> tuple[Op, ...]:
     """The operations with each norm that is read by the column-parallel layer after it alone made one with it."""
+    ops = mega_shared.overlapped(ops, software.mega)
     if software.mega is None or software.mega.engine is None:
         return ops
     found: list[Op] = []
@@ -66,18 +68,25 @@ def apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
     match op.spec:
         case NormalisedParallel(norm_spec, linear):
             return [column(f, linear, ins[0], op.dims, norm_spec)]
-        case Parallel(Along.COLUMN) if _own(op.spec):
-            return [column(f, op.spec, ins[0], op.dims)]
-        case Parallel(Along.WHOLE):
-            return [mega_mla.whole(f, op.spec, ins[0], op.dims)]
-        case Parallel(Along.ROW):
-            return [row(f, op.spec, ins[0], op.dims)]
+        case Parallel() if _own(op.spec):
+            return [_linear(f, op.spec, ins[0], op.dims)]
         case Normalise():
             return [norm(f, op.spec, ins[0])]
         case Core(dropout):
             return [rules_te_attention.core(f, dropout, (ins[0], ins[1], ins[2]), op.dims)]
         case _:
             return rules_megatron.apply(f, op, ins)
+
+
+def _linear(f: Frame, spec: Parallel, x: int, dims: Dims) -> int:
+    """A layer without a norm of its own."""
+    ranks = 1 if spec.expert else rules_megatron.ranks_of(f, spec)
+    if engine_of(f).quant is not None:
+        made = rules_te_fp8.row if spec.along is Along.ROW else rules_te_fp8.column
+        return made(f, spec, x, dims, ranks)
+    if spec.along is Along.WHOLE:
+        return mega_mla.whole(f, spec, x, dims)
+    return row(f, spec, x, dims) if spec.along is Along.ROW else column(f, spec, x, dims)
 
 
 def engine_of(f: Frame) -> Engine:
@@ -118,41 +127,56 @@ def contiguous(t: Tape, x: int) -> int:
 def column(f: Frame, spec: Parallel, x: int, dims: Dims, normed: Normalise | None = None) -> int:
     """A layer spread over its outputs, after a norm of its own where there is one. Of a sequence that is spread its
     input is saved as a part, and gathered for the product in each direction."""
-    t, ranks = f.tape, 1 if spec.expert else mega_of(f).ranks
+    t, ranks = f.tape, 1 if spec.expert else rules_megatron.ranks_of(f, spec)
     front = t.dims[x][: -len([one for one in t.dims[x] if one.dim not in (Dim.BATCH, Dim.SEQUENCE)])]
     ins = [x, f.need(spec.weight)]
     if spec.bias is not None and not spec.later:
         ins.append(f.need(spec.bias))
     linear = len(ins)
-    read, statistics = x, tuple[int, ...]()
+    read, statistics, quant = Read((x,), (x,)), tuple[int, ...](), engine_of(f).quant
     if normed is not None:
         ins += [f.need(one) for one in (normed.weight, normed.bias) if one is not None]
-        read, statistics = t.fresh(t.dims[x], t.dtype[x], False, "normalised"), _statistics(t, x, normed)
-        t.run(Prim("te norm", (x,), (read, *statistics), (), (), ()))
-    work = (_whole(f, x, ranks, "gathered input"),) if ranks > 1 else ()
+        statistics = _statistics(t, x, normed)
+        read = _normalised(f, x, ranks > 1, statistics)
+    if quant is not None:
+        work = rules_te_fp8.gathered(f, quant, t.dims[x], ranks)
+    else:
+        work = (_whole(f, x, ranks, "gathered input"),) if ranks > 1 else ()
     out = t.fresh((*stretched(front, ranks), *dims), t.dtype[x], True, "output")
-    saves = (x, ins[1]) if normed is None else (x, read, *statistics, ins[1])
-    steps = _column_back(f, (x, read), ranks, (linear, len(ins)))
+    saves = (x, ins[1]) if normed is None else (x, *read.saved, *statistics, ins[1])
+    steps = _column_back(f, (x, read, out), ranks, (linear, len(ins)))
     made = t.run(Prim("te linear", tuple(ins), (out,), saves, steps, work))
-    t.end([read, *statistics] if normed is not None else [])
+    t.end([*read.made, *statistics] if normed is not None else [])
     return made
+
+
+def _normalised(f: Frame, x: int, gathers: bool, statistics: tuple[int, ...]) -> Read:
+    t, quant = f.tape, engine_of(f).quant
+    if quant is not None:
+        return rules_te_fp8.normalised(f, quant, x, gathers, statistics)
+    out = t.fresh(t.dims[x], t.dtype[x], False, "normalised")
+    t.run(Prim("te norm", (x,), (out, *statistics), (), (), ()))
+    return Read((out,), (out,))
 
 
 def _whole(f: Frame, x: int, ranks: int, name: str) -> int:
     return aten.temporary(f.tape, stretched(f.tape.dims[x], ranks), f.tape.dtype[x], name)
 
 
-def _column_back(f: Frame, read: tuple[int, int], ranks: int, counts: tuple[int, int]) -> tuple[Step, ...]:
+def _column_back(f: Frame, made: tuple[int, Read, int], ranks: int, counts: tuple[int, int]) -> tuple[Step, ...]:
     """The input's gradient, whole and then its part; the weight's; the norm's own backward.
 
-    `counts`: inputs of the linear layer, and of both."""
-    t, (x, normal) = f.tape, read
-    linear, every = counts
+    `made`: the input, as it was read, and the result; `counts`: inputs of the linear layer, and of both."""
+    t, (x, read, out) = f.tape, made
+    (linear, every), quant = counts, engine_of(f).quant
     learned = tuple(Step(Code.GRAD, at) for at in range(1 + mega_of(f).added, linear))
     alone = every == linear
     first = Step(Code.GRAD, 0)
     spread: tuple[int, ...] = ()
-    if ranks > 1:
+    if quant is not None:
+        slopes = rules_te_fp8.temporaries(f, quant, t.dims[out], "gradient")
+        spread = (*slopes, *rules_te_fp8.spread_work(f, quant, x, ranks))
+    elif ranks > 1:
         spread = (_whole(f, x, ranks, "gathered input"), _whole(f, x, ranks, "whole gradient of the input"))
     born = tuple(Step(Code.BORN, 0, one) for one in spread)
     dead = tuple(Step(Code.DEAD, 0, one) for one in spread)
@@ -160,7 +184,7 @@ def _column_back(f: Frame, read: tuple[int, int], ranks: int, counts: tuple[int,
         return (*born, first, *learned, *dead)
     slope = aten.temporary(t, t.dims[x], t.dtype[x], "gradient of the norm's output")
     clears = at_least(engine_of(f).release, CHANGES.clears)
-    clear = (Step(Code.CLEAR, 0, t.store[normal]),) if clears else ()
+    clear = tuple(Step(Code.CLEAR, 0, t.store[one]) for one in read.saved if clears)
     scales = tuple(Step(Code.GRAD, at) for at in range(linear, every))
     return (
         *born, Step(Code.BORN, 0, slope), *learned, *dead, *clear, first, *scales, Step(Code.DEAD, 0, slope),
@@ -170,7 +194,7 @@ def _column_back(f: Frame, read: tuple[int, int], ranks: int, counts: tuple[int,
 def row(f: Frame, spec: Parallel, x: int, dims: Dims) -> int:
     """A layer spread over its inputs: its result is summed in place, or leaves each rank its part of the sequence."""
     t, mega = f.tape, mega_of(f)
-    ranks = 1 if spec.expert else mega.ranks
+    ranks = 1 if spec.expert else rules_megatron.ranks_of(f, spec)
     front = tuple(one for one in t.dims[x] if one.dim in (Dim.BATCH, Dim.SEQUENCE)) or t.dims[x][:-1]
     whole = (*front, *dims)
     out = t.fresh(cut(whole, ranks), t.dtype[x], True, "output")

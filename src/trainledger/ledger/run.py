@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from trainledger.facts.colossal import LOW_LEVEL, PAIR_LOSS
 from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.float8 import LOW
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE_ADAPTERS, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
@@ -14,15 +15,18 @@ from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.peft import INPUT_GRADIENTS
 from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.sharding import FIRST
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import OP, ORDERED, Change, holds
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
 from trainledger.ledger.frame import Setting
 from trainledger.ledger.software import Software
+from trainledger.lines.kernel_choice import level
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model, Role
 from trainledger.model.prompts import PROMPT_KINDS
 from trainledger.plan.engines import deepspeed_of
-from trainledger.plan.running import Recompute
+from trainledger.plan.running import Recompute, Stack
 from trainledger.plan.schema import Plan
 
 PAIR_TENSORS = ("ids", "attention mask", "loss mask", "joined ids", "joined mask")  # of both
@@ -99,14 +103,14 @@ def run_of(plan: Plan, architecture: str) -> Run:
     precision, stack = plan.precision, plan.stack
     weights = DTYPES[precision.weights]
     norms = DTYPES[precision.norms] if precision.norms else weights
-    compute = DTYPES[precision.compute]
+    compute = products_of(plan)
     low = compute if precision.autocast else None
     gathered = plan.parallel.strategy in GATHERED
     options = stack.options
     setting = Setting(
         batch=plan.batch.micro_batch * (len(PAIR) if plan.task in PAIR_LOSS.names else 1),
-        sequence=plan.batch.sequence + _virtual(plan),
-        attention=Kernel.EAGER if stack.attention == "unfused" else stack.attention,
+        sequence=plan.batch.sequence // plan.parallel.cp + _virtual(plan),
+        attention=_attention(plan, architecture),
         weights=compute if gathered else weights,
         norms=_norms(plan, norms),
         autocast=low,
@@ -125,11 +129,27 @@ def run_of(plan: Plan, architecture: str) -> Run:
         loss=plan.task if plan.task in PAIR_LOSS.names else stack.loss,
         gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
-        keeps_logits=bool(options.get("keep_outputs", stack.framework in NAMING)),
+        keeps_logits=bool(options.get("keep_outputs", _names_logits(stack))),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
         software=_software(plan),
     )
+
+
+def _attention(plan: Plan, architecture: str) -> str:
+    """The word for attention by which its kernel is chosen: torchtitan's own order of kernels, where it has one."""
+    stack = plan.stack
+    ordered = holds(Change.ORDERED_ATTENTION, stack.versions.get(TORCHTITAN, ""))
+    if stack.framework == TORCHTITAN and stack.attention in ("sdpa", None) and ordered:
+        return "cudnn-first" if level(architecture) >= ORDERED.since else "flash-first"
+    return Kernel.EAGER if stack.attention == "unfused" else stack.attention
+
+
+def _names_logits(stack: Stack) -> bool:
+    """Whether the caller's loop names the model's results until the next forward's end."""
+    if stack.framework == TORCHTITAN:
+        return not holds(Change.FREES_LOGITS, stack.versions.get(TORCHTITAN, ""))
+    return stack.framework in NAMING
 
 
 def _norms(plan: Plan, kept: DType) -> DType | None:
@@ -142,7 +162,12 @@ def _norms(plan: Plan, kept: DType) -> DType | None:
         return kept
     first = plan.parallel.strategy in FLAT or plan.parallel.options.get("fsdp_version") == FIRST
     own = first and (whole_adapters(plan) or not mixes(plan))
-    return DTYPES[plan.precision.compute] if own else None
+    return products_of(plan) if own else None
+
+
+def products_of(plan: Plan) -> DType:
+    """The dtype that products read and weights are gathered in: 16 bits where products cast to 8 bits themselves."""
+    return DTYPES[LOW[plan.precision.compute].reads if plan.precision.compute in LOW else plan.precision.compute]
 
 
 def mixes(plan: Plan) -> bool:
@@ -161,7 +186,7 @@ def _gradients(plan: Plan) -> DType:
     """The dtype in which autograd leaves gradients; DeepSpeed's own wider ones are its wrappers' business."""
     precision = plan.precision
     if plan.parallel.strategy in GATHERED and not whole_adapters(plan):
-        return DTYPES[precision.compute]
+        return products_of(plan)
     return DTYPES[precision.weights if deepspeed_of(plan) else precision.gradients]
 
 
@@ -176,6 +201,8 @@ def every_of(policy: str | None) -> int:
 
 def _recompute(given: Recompute) -> str:
     """What is done with a layer that is recomputed: whole (with or without reentrance), or some of its modules."""
+    if given.kind == "selective" and given.policy == OP:
+        return OP
     if given.kind == "none" or (given.kind == "selective" and given.modules and not every_of(given.policy)):
         return given.kind
     return "reentrant" if given.reentrant else "full"
@@ -199,6 +226,8 @@ def _software(plan: Plan) -> Software:
         framework=stack.framework,
         compiled=bool(stack.compile),
         offloads=plan.offload.activations is not None,
+        experts=plan.parallel.ep,
+        context=plan.parallel.cp,
     )
 
 

@@ -15,7 +15,8 @@ LIGER, FOAK = "liger", "foak"
 class Software:
     """Names of fused kernel sets, releases by package, the model's family, the device's multiprocessors, whether the
     model is asked for its keys and values (`use_cache`), the plan's framework, whether it compiles, and whether it
-    offloads activations, and how Megatron-Core runs its layers (None: it does not)."""
+    offloads activations, how Megatron-Core runs its layers (None: it does not), and the ranks
+    that routed experts and the sequence are spread over."""
 
     kernels: frozenset[str] = frozenset()
     releases: Mapping[str, str] = field(default_factory=dict)
@@ -26,6 +27,8 @@ class Software:
     compiled: bool = False
     offloads: bool = False
     mega: Mega | None = None
+    experts: int = 1
+    context: int = 1
 
     def release(self, *names: str) -> str:
         """The release of the first of these packages that is named; empty where none is."""

@@ -11,20 +11,24 @@ from trainledger.facts.dtypes import DTYPES, FP32, DType
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND, SIZE_WRAP
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import Change, holds
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import EARLY, Flat
-from trainledger.ledger.fsdp2 import How
+from trainledger.ledger.fsdp2 import Ending, How
 from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.layout_lowlevel import LowLevelZero
 from trainledger.ledger.losses import CHUNKED, FUSED
+from trainledger.ledger.losses_parallel import SPREAD
 from trainledger.ledger.lowlevel import LowLevel
 from trainledger.ledger.opening import Job
-from trainledger.ledger.run import mixes, whole_adapters
+from trainledger.ledger.pipelined import Pipelined, rank_at
+from trainledger.ledger.run import mixes, products_of, whole_adapters
 from trainledger.ledger.step import Updates
-from trainledger.ledger.units import adapters_of, apart, by_layers, ignoring, units_of
+from trainledger.ledger.units import Units, adapters_of, apart, beside_experts, by_layers, ignoring, staying, units_of
 from trainledger.ledger.wrapper import wrapper_of
 from trainledger.ledger.wrapping import by_size
 from trainledger.plan.degrees import degrees
@@ -43,7 +47,7 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     least = least_of(plan)
     wraps = least is None and policy_of(plan) != NO_WRAP
     if fsdp_of(plan) == SECOND:
-        units = units_of(job.model, plan.stack.versions, wraps)
+        units = _titan(plan, units_of(job.model, plan.stack.versions, wraps))
         return Sharded(job, schedule, units, _fsdp2(plan, job, rank or 0), updates)
     if fsdp_of(plan) == FIRST:
         how = _fsdp1(plan, job)
@@ -59,6 +63,16 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
         return wrapper_of(plan, job, updates, rank)
     whole = replace(schedule, last_only=False)  # gradients stay where they are either way
     return Layout(job, whole, dtypes_of(plan, master))
+
+
+def _titan(plan: Plan, units: Units) -> Units:
+    """torchtitan's own units: before embedding and head stood apart, the last layer stayed gathered; experts that are
+    spread over ranks are sharded over what is left of these."""
+    units = beside_experts(units) if degrees(plan).ep > 1 else units
+    release, always = plan.stack.versions.get(TORCHTITAN, ""), plan.parallel.options.get("reshard_last_layer")
+    if plan.stack.framework != TORCHTITAN or holds(Change.APART, release) or always:
+        return units
+    return staying(units, frozenset({units.last - 1}))
 
 
 def _low_level(plan: Plan) -> LowLevel:
@@ -84,6 +98,12 @@ def fsdp_of(plan: Plan) -> int:
     if given.strategy == "hsdp":
         return int(given.options.get("fsdp_version") or SECOND)
     return {"fsdp2": SECOND, "fsdp1": FIRST, "fsdp1-noshard": FIRST}.get(given.strategy, 0)
+
+
+def pipelined(plan: Plan, job: Job, updates: Updates, at: int) -> Pipelined:
+    """The layout of pipeline rank `at`, of the model that `job` has."""
+    rank = rank_at(plan, job, at, lambda model: _titan(plan, units_of(model, plan.stack.versions)))
+    return Pipelined(rank, _fsdp2(plan, job, 0), updates)
 
 
 def policy_of(plan: Plan) -> str:
@@ -126,7 +146,7 @@ def _schedule(plan: Plan, job: Job) -> Schedule:
 
 def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
     precision, parallel = plan.precision, plan.parallel
-    compute = DTYPES[precision.compute]
+    compute = products_of(plan)
     torch = plan.stack.versions.get("torch")
     ranks, given = degrees(plan).shard, parallel.reshard_after_forward
     number = int(not given) if isinstance(given, bool) else given
@@ -138,13 +158,19 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
         reduce=DTYPES[precision.reduce] if precision.reduce else compute,
         between=between,
         root_keeps=between == 1 or not at_least(torch, FSDP2.root),
-        holds_input=at_least(torch, FSDP2.inputs),
-        holds_output=parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
+        holds=(at_least(torch, FSDP2.inputs), parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs)),
         reentrant=job.run.recompute == "reentrant",
-        calls_head=job.run.loss not in (CHUNKED, FUSED),
+        ending=_ending(job.run.loss),
         rank=rank % ranks,
         offload=plan.offload.params is not None,
+        experts=degrees(plan).ep,
     )
+
+
+def _ending(loss: str) -> Ending:
+    if loss == SPREAD:
+        return Ending.OUTSIDE
+    return Ending.FUSED if loss in (CHUNKED, FUSED) else Ending.INSIDE
 
 
 def _hidden(job: Job) -> tuple[Dims, DType] | None:
@@ -159,7 +185,7 @@ def _hidden(job: Job) -> tuple[Dims, DType] | None:
 def _fsdp1(plan: Plan, job: Job) -> Flat:
     precision, parallel = plan.precision, plan.parallel
     options = parallel.options
-    compute = DTYPES[precision.compute]
+    compute = products_of(plan)
     sharding = str(options.get("sharding_strategy", "")).upper()
     whole = parallel.strategy == "fsdp1-noshard" or sharding == "NO_SHARD"
     named = options.get("use_orig_params")

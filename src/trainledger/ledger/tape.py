@@ -20,7 +20,8 @@ from trainledger.model.program import Weight
 
 EXTERNAL = -1
 WORDS, TOKENS = Dim.VOCAB, (Dim.SEQUENCE, Dim.TOKENS)
-PRODUCTS = frozenset({"linear", "bmm"})  # primitives that run cuBLAS, which takes a workspace at a thread's first one
+SCALED = "scaled_mm"  # a product of factors in 8 bits
+PRODUCTS = frozenset({"linear", "bmm", SCALED})  # primitives that run cuBLAS: a thread's first one takes a workspace
 
 
 class Code(IntEnum):
@@ -73,6 +74,18 @@ class Storage(NamedTuple):
         return cls(CUDA.rounded(dtype.bytes_of(elements(dims))), dims, dtype, name, weight)
 
 
+class Dropped(NamedTuple):
+    """Saved storages that are emptied after the primitive `end`, and filled again before its backward: by primitives
+    from `first` to `last`, which save nothing but what they are handed (`inputs`); or, where there are none of these,
+    from the host."""
+
+    first: int
+    last: int
+    end: int
+    storages: tuple[int, ...]
+    inputs: tuple[int, ...] = ()
+
+
 class Tape:
     """Values, storages and primitives of one block; a builder that lives only while its block is walked."""
 
@@ -83,6 +96,7 @@ class Tape:
         "casts",
         "device",
         "dims",
+        "dropped",
         "dtype",
         "ends",
         "grad",
@@ -93,6 +107,7 @@ class Tape:
         "scope",
         "storages",
         "store",
+        "wrapped",
     )
 
     def __init__(self, autocast: DType | None = None, device: Multiprocessors = UNKNOWN_DEVICE) -> None:
@@ -108,10 +123,12 @@ class Tape:
         self.leaves: set[int] = set()
         self.attached: list[int] = []  # held by a node of the graph as its own attributes, until the graph is gone
         self.inherited: list[int] = []
+        self.dropped: list[Dropped] = []
         self.storages: list[Storage] = []
         self.prims: list[Prim] = []
         self.ends: list[int] = []
         self.scope = ""
+        self.wrapped: set[int] = set()  # tensors of a subclass, to whose gradients nothing is added in place
 
     def outside(self, dims: Dims, dtype: DType, grad: bool, weight: Weight | None = None) -> int:
         """A value whose storage this tape does not own: a parameter, or a tensor of the step around the block."""

@@ -11,6 +11,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from trainledger.facts.dtypes import DType
 from trainledger.facts.sharding import OWN_UNITS
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import Change, holds
 from trainledger.facts.versions import at_least
 from trainledger.ledger.arrange import Hooks
 from trainledger.ledger.blocks import Arrived
@@ -83,13 +85,15 @@ class Spot(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Units:
     """`own`: the units that are open while a piece runs, by piece; `root`: what is open around all of them, None where
-    every weight has a unit of its own; `pieces`: how many there are; `ignored`: weights that belong to no unit.
-    `spots`: where units are single modules, the places of these; a unit of several pieces is the last one's own."""
+    every weight has a unit of its own; `pieces`: how many there are; `ignored`: weights that belong to no unit; `stay`:
+    pieces whose units stay gathered from forward to backward. `spots`: where units are single modules, the places of
+    these; a unit of several pieces is the last one's own."""
 
     own: Mapping[int, tuple[Unit, ...]]
     root: Unit | None
     pieces: int
     ignored: frozenset[Weight] = frozenset()
+    stay: frozenset[int] = frozenset()
     spots: Mapping[Key, Spot] = field(default_factory=dict)
 
     @property
@@ -232,9 +236,34 @@ def units_of(model: Model, versions: Mapping[str, str], wraps: bool = True) -> U
     own = {at: (unit,) for at, unit in layers.items()}
     around = (*words, *head)
     shared = any(isinstance(op.spec, Linear) and op.spec.weight in model.embeddings for op in model.head.ops)
-    release = versions.get(OWN_UNITS.package)
-    if release and at_least(release, OWN_UNITS.since) and not shared:
+    if _apart(versions) and not shared:
         first = tuple(one for one in words if one.weight.role is Role.EMBEDDING)[:1]
         own |= {0: (Unit(EMBEDDING, first),), last: (Unit(HEAD, head),)}
         around = tuple(one for one in words if one not in first)
     return Units(own, Unit(ROOT, around) if around else None, last + 1)
+
+
+def _apart(versions: Mapping[str, str]) -> bool:
+    """Whether embedding and head are units by themselves: in newer releases of accelerate and of torchtitan."""
+    release, titan = versions.get(OWN_UNITS.package), versions.get(TORCHTITAN)
+    return (bool(release) and at_least(release, OWN_UNITS.since)) or (bool(titan) and holds(Change.APART, titan or ""))
+
+
+def staying(units: Units, pieces: frozenset[int]) -> Units:
+    """The units, of which those of these pieces stay gathered from forward to backward."""
+    return replace(units, stay=pieces)
+
+
+def beside_experts(units: Units) -> Units:
+    """The units, of which routed experts are units of their own."""
+    made: dict[int, tuple[Unit, ...]] = {}
+
+    def split(unit: Unit) -> tuple[Unit, ...]:
+        if id(unit) not in made:
+            inner = tuple(one for one in unit.members if one.weight.role is Role.EXPERT)
+            rest = tuple(one for one in unit.members if one not in inner)
+            parts = (Unit(unit.name, rest), Unit(f"routed experts of {unit.name}", inner))
+            made[id(unit)] = tuple(one for one in parts if one.members)
+        return made[id(unit)]
+
+    return replace(units, own={at: tuple(part for one in row for part in split(one)) for at, row in units.own.items()})

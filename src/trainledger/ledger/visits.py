@@ -93,7 +93,6 @@ class Visits:
         back = {at: (start - (start > gone), end - (end > gone)) for at, (start, end) in self.back.items()}
         return replace(self, back=back)
 
-
     def later(self, by: int) -> Visits:
         """These with so many more events ahead of the backward."""
         back = {at: (start + by, end + by) for at, (start, end) in self.back.items()}

@@ -50,7 +50,7 @@ def early_stop(tape: Tape) -> int:
     return len(tape.prims)
 
 
-Spans = Sequence[tuple[int, int, tuple[int, ...]]]
+Spans = Sequence[tuple[int, int, tuple[int, ...], bool]]  # as `regions.Region`
 
 
 def run_forward(
@@ -67,8 +67,8 @@ def run_forward(
     store = tape.store
     refs = dict.fromkeys(tape.inherited, 1)
     dying = deaths(tape, kept)
-    handed = {first: storages for first, _, storages in regions}
-    inside = {at for first, last, _ in regions for at in range(first, last)}
+    handed, inside = _inner((*regions, *((one.first, one.last, one.inputs, False) for one in tape.dropped)))
+    emptied = _emptied(tape)
     turns: dict[int, tuple[int, int]] = {}
     for at, prim in enumerate(tape.prims):
         for storage in handed.get(at, ()):
@@ -87,10 +87,25 @@ def run_forward(
             refs[storage] -= 1
             if not refs[storage] and storage not in held:
                 events.append(-storage - 1)
+        events += [-storage - 1 for storage in emptied.get(at, ()) if saving and storage in held]
     if stop is not None:
         safe = {store[value] for value in kept}
         unwind({storage: count for storage, count in refs.items() if storage not in safe}, held, events)
     return Forward(events, held, frozenset(outside), turns)
+
+
+def _inner(spans: Spans) -> tuple[dict[int, tuple[int, ...]], set[int]]:
+    """Of parts that run again: what each is handed, by its first primitive; all their primitives."""
+    handed = {first: storages for first, last, storages, _ in spans if first < last}
+    return handed, {at for first, last, *_ in spans for at in range(first, last)}
+
+
+def _emptied(tape: Tape) -> dict[int, list[int]]:
+    """By primitive, the saved storages that are emptied after it."""
+    found: dict[int, list[int]] = {}
+    for one in tape.dropped:
+        found.setdefault(one.end, []).extend(one.storages)
+    return found
 
 
 def births(prim: Prim, store: list[int], refs: dict[int, int], events: Events) -> None:

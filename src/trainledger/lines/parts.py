@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim, Dims
 
-BY_TENSOR = frozenset({Dim.QKV, Dim.HEADS, Dim.KV_HEADS, Dim.FFN, Dim.VOCAB})
+BY_TENSOR = frozenset({Dim.QKV, Dim.HEADS, Dim.KV_HEADS, Dim.FFN, Dim.VOCAB, Dim.HIDDEN_PART})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.model_types import MODEL_TYPES
+from trainledger.facts.pithtrain import NAME as PITHTRAIN
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import NAME as TORCHTUNE
-from trainledger.model import litgpt, torchtune
+from trainledger.model import litgpt, pithtrain, torchtitan, torchtune
 from trainledger.model.adapted import adapted, method_of
 from trainledger.model.keys import Keys
 from trainledger.model.looped import looped, loops
@@ -22,6 +24,12 @@ from trainledger.model.released import as_run
 from trainledger.plan.schema import Plan
 
 OWN: Mapping[str, Callable[[Plan], Model]] = {"litgpt": litgpt.model_of}  # frameworks with model code of their own
+# likewise, whose program is written from that of the Transformers class
+WRITTEN: Mapping[str, Callable[[Model, Plan], Model]] = {
+    TORCHTUNE: torchtune.written,
+    TORCHTITAN: torchtitan.written,
+    PITHTRAIN: pithtrain.written,
+}
 
 
 def model_of(plan: Plan) -> Model:
@@ -29,8 +37,8 @@ def model_of(plan: Plan) -> Model:
 
     Raises InputError as `build` does.
     """
-    if plan.stack.framework == TORCHTUNE:
-        return torchtune.written(build(plan.keys()), plan)
+    if plan.stack.framework in WRITTEN:
+        return WRITTEN[plan.stack.framework](build(plan.keys()), plan)
     own = OWN.get(plan.stack.framework)
     if own is not None:
         return own(plan)

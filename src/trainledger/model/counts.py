@@ -52,19 +52,24 @@ def by_block(model: Model) -> tuple[Part, ...]:
     """Embeddings, each kind of layer, the head: their totals sum to `total`."""
     return (
         _part("embeddings", 1, model.embeddings),
-        *(_block(block) for block in model.blocks),
+        *(_block(block) for block in (*model.blocks, *run_further(model))),
         _part("head", 1, model.head.weights),
     )
 
 
 def total(model: Model) -> int:
-    """Elements of all parameters that the framework's class makes; layers for further tokens are not among them."""
+    """Elements of all parameters that the framework's class makes; layers for further tokens where it runs them."""
     return sum(part.total for part in by_block(model))
 
 
 def active(model: Model) -> int:
     """Elements that one token's forward uses: all but the routed experts it does not take (embeddings included)."""
     return sum(part.layers * part.active for part in by_block(model))
+
+
+def run_further(model: Model) -> tuple[Block, ...]:
+    """The layers for further tokens that the framework's class makes: whose operations are known."""
+    return tuple(block for block in model.further if block.ops)
 
 
 def further(model: Model) -> int:
@@ -76,7 +81,7 @@ def storages(model: Model) -> Iterator[tuple[str, Weight]]:
     """Every parameter that has a storage of its own, under its full name, in order of the blocks."""
     for weight in _own(model.embeddings):
         yield weight.name, weight
-    for block in model.blocks:
+    for block in (*model.blocks, *run_further(model)):
         for layer in block.layers:
             for weight in _own(block.weights):
                 yield f"{block.name}.{layer}.{weight.name}", weight

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.dtypes import DType
 from trainledger.model.weights import Delta, FusedLowRank, LowRank, Tokens, Weight
 
 
@@ -22,6 +23,7 @@ class NormKind(StrEnum):
         "rms-squares"  # as `rms-late-cast`, with x times x for the square and the weight cast to fp32 (LitGPT)
     )
     RMS_SQUARES_ONE_PLUS = "rms-squares-one-plus"  # likewise, times (1 + weight)
+    RMS_NATIVE = "rms-native"  # torch.nn.RMSNorm, one kernel in newer releases
     RMS_SQRT = "rms-sqrt"  # all in fp32, times weight, pow(-0.5) (Gemma 3n style)
 
 
@@ -83,16 +85,40 @@ class Norm:
     bias: Weight | None = None
 
 
+class Scales(StrEnum):
+    """How factors in 8 bits are scaled."""
+
+    TENSOR = "tensor"  # one scale for all of a tensor
+    ROWS = "rows"
+    ROWS_BUT_WEIGHTS = "rows-but-weights"  # by rows, but a weight's gradient is a product of 16 bits
+    BLOCKS = "blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class Low:
+    """A product whose factors are cast to 8 bits: their dtype, their scales; `gathered`: the weight comes cast;
+    `again`: it is cast once more in backward, and kept as it is; `early`: the input is kept cast; `kernels`: each cast
+    is one kernel in eager mode too."""
+
+    dtype: DType
+    scales: Scales
+    gathered: bool
+    again: bool
+    early: bool
+    kernels: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Linear:
     """y = x W^T + b. `conv1d`: GPT-2's layout, an addmm over flattened tokens. `flat`: tokens are rows of a matrix
-    already, so that the input's gradient is a product and no view of one."""
+    already, so that the input's gradient is a product and no view of one. `low`: its factors are cast to 8 bits."""
 
     weight: Weight
     bias: Weight | None = None
     conv1d: bool = False
     flat: bool = False
     adapter: LowRank | FusedLowRank | Delta | Tokens | None = None
+    low: Low | None = None
 
 
 def sides(spec: Linear | Embed) -> tuple[Axis, Axis]:
@@ -149,6 +175,8 @@ class Join(StrEnum):
     LAST = "last"  # both after both are turned (GPT-NeoX, GLM)
     PAIRS = "pairs"  # neighbours turn in fp32 and are stacked again (torchtune)
     CAST = "cast"  # both after both are turned and cast back; the turned parts keep names of their own (LitGPT)
+    COMPLEX = "complex"  # neighbours are complex numbers of fp32, times a table of them (torchtitan)
+    CACHE = "cache"  # as NONE, by one fp32 table that each layer casts (torchtitan's Qwen3)
     APART = "apart"  # likewise, and the turned and the passing parts keep names of their own: four more results (Phi)
 
 

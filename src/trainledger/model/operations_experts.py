@@ -30,13 +30,14 @@ class Experts:
     """Routed experts as grouped matrix products over tokens sorted by expert; weights are [experts, out, in].
 
     Reads the hidden state, the scores and the expert numbers. Every token takes `top_k` experts, so sizes do not
-    depend on how even the routing is.
+    depend on how even the routing is. `up`: its weight, where it does not stand behind that of the gate in one.
     """
 
     top_k: int
     gate_up: Weight
     down: Weight
     act: ActKind
+    up: Weight | None = None
 
 
 KEPT = ("scores in the loop", "mask", "found", "choices", "tokens", "state", "weighed")

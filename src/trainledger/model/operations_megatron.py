@@ -22,13 +22,15 @@ class Along(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Parallel:
     """ColumnParallelLinear or RowParallelLinear. `later`: its bias is handed on, for the operation that follows.
-    `expert`: a routed expert's, which is spread over ranks of its own."""
+    `expert`: a routed expert's, which is spread over ranks of its own; `apart`: ranks exchange its input and output in
+    operations of their own."""
 
     along: Along
     weight: Weight
     bias: Weight | None = None
     later: bool = True
     expert: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,27 @@ class Looked:
     dropout: float
 
 
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Two tensors of hidden states as one, of each token side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regathered:
+    """A column-parallel layer's result gathered from all tensor-parallel ranks, of which each takes its part of the
+    sequence where that is spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The sequence gathered from the ranks over which it is spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """This rank's part, along the sequence, of the sum over ranks."""
+
+
 MegatronSpec = (
     Parallel
     | Normalise
@@ -115,4 +138,8 @@ MegatronSpec = (
     | Activated
     | Joined
     | Looked
+    | Paired
+    | Regathered
+    | Whole
+    | Scattered
 )

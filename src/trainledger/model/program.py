@@ -22,6 +22,7 @@ from trainledger.model.operations import (
     First,
     Join,
     Linear,
+    Low,
     Multiply,
     Norm,
     NormKind,
@@ -30,6 +31,7 @@ from trainledger.model.operations import (
     Repeat,
     Rope,
     Scale,
+    Scales,
     Split,
     View,
     sides,
@@ -38,6 +40,7 @@ from trainledger.model.operations_experts import KEPT, Experts, Looped, Router
 from trainledger.model.operations_latent import Concat, FilledKeys, GroupRouter, Pairs, Turn
 from trainledger.model.operations_megatron import MegatronSpec
 from trainledger.model.operations_megatron_moe import MoeSpec
+from trainledger.model.operations_parallel import Collective
 from trainledger.model.operations_sinks import BestRouter, ClampedExperts, SinkAttention
 from trainledger.model.weights import Buffer, Delta, FusedLowRank, LowRank, Packing, Role, Tokens, Weight
 
@@ -65,6 +68,7 @@ __all__ = [
     "Join",
     "Linear",
     "Looped",
+    "Low",
     "LowRank",
     "Model",
     "Multiply",
@@ -81,6 +85,7 @@ __all__ = [
     "Prefix",
     "Prompts",
     "Scale",
+    "Scales",
     "SinkAttention",
     "Spec",
     "Split",
@@ -121,6 +126,7 @@ Spec: TypeAlias = (
     | Looped
     | MegatronSpec
     | MoeSpec
+    | Collective
 )
 
 
@@ -206,7 +212,8 @@ class Model:
     """What is trained: the prologue (ids to hidden state), blocks in order of their first layer, the head.
 
     `vocab` is the width of the logits. `buffers` are device tensors that are not parameters. `further`: layers that
-    predict further tokens, kept in a published checkpoint but made by no class of the framework: not in `blocks`.
+    predict further tokens, not in `blocks`: those without operations are kept in a published checkpoint but made by
+    no class of the framework.
     """
 
     family: str

@@ -44,7 +44,7 @@ class Weight:
     """One parameter tensor. `name` is the framework's own; `dims` in storage order; `tied` shares another's storage.
 
     `dtype`: its own, where it has not that of the model's weights. `tuned`: an adapter's run trains it. `packed`: how
-    it is quantised.
+    it is quantised. `gathered`: in what sharded parts of it are gathered, where that is not what products read.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Weight:
     dtype: DType | None = None
     tuned: bool = False
     packed: Packing | None = None
+    gathered: DType | None = None
 
     def __hash__(self) -> int:
         """By name, which tells apart nearly all weights of a model: weights are keys of most look-ups of a walk."""

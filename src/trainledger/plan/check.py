@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trainledger.base.demands import nearest_number
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.devices import find_device
 from trainledger.facts.names import PACKAGES
@@ -64,12 +65,14 @@ def _world(plan: Plan) -> Iterator[Finding]:
         yield Finding(Problem("parallel.world", found, "world is dp x tp x cp x pp", fix), keys)
     elif "world" in given and parallel.world % inner:
         found = f"world {parallel.world} is no multiple of {axes} = {inner}"
-        yield Finding(Problem("parallel.world", found, "world is dp x tp x cp x pp"), keys)
+        fix = f"The nearest that can is {nearest_number(parallel.world, [lambda ranks: ranks % inner == 0])}."
+        yield Finding(Problem("parallel.world", found, "world is dp x tp x cp x pp", fix), keys)
     elif degrees(plan).world % parallel.ep:
-        found = f"ep {parallel.ep} does not divide the world of {degrees(plan).world} ranks"
-        yield Finding(
-            Problem("parallel.ep", found, "experts are spread over ranks of the world"), (*keys, "parallel.ep")
-        )
+        world = degrees(plan).world
+        found = f"ep {parallel.ep} does not divide the world of {world} ranks"
+        fix = f"The nearest that can is {nearest_number(parallel.ep, [lambda ranks: world % ranks == 0])}."
+        problem = Problem("parallel.ep", found, "experts are spread over ranks of the world", fix)
+        yield Finding(problem, (*keys, "parallel.ep"))
 
 
 def _global_batch(plan: Plan) -> Iterator[Finding]:

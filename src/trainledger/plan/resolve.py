@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainledger.base.sources import Source
-from trainledger.facts.default_row import DefaultRow, Follows, Given
+from trainledger.facts.default_row import Absent, DefaultRow, Follows, Given, Of
 from trainledger.facts.default_words import FORMAT
 from trainledger.facts.defaults import DEFAULTS
 from trainledger.facts.names import CHECKPOINT_DTYPES
+from trainledger.facts.torchtitan import NIGHTLIES, dated_torch
 from trainledger.facts.versions import at_least
 from trainledger.plan.degrees import accumulation, degrees
+from trainledger.plan.megatron_keys import megatron_keys
 from trainledger.plan.schema import Plan, as_mapping
 
 _MISSING = object()
@@ -32,8 +34,9 @@ def resolve(plan: Plan) -> tuple[Plan, tuple[Default, ...]]:
 
     Keys without a default (such as `adapter.targets`) stay left out. The degrees are derived from each other.
     """
+    plan, filled = _as_megatron(plan)
     data = as_mapping(plan)
-    filled = list(_derived(plan, data))
+    filled += _derived(plan, data)
     for row in DEFAULTS:
         section = row.path.rpartition(".")[0]
         if _get(data, row.path) is not _MISSING or (
@@ -48,6 +51,15 @@ def resolve(plan: Plan) -> tuple[Plan, tuple[Default, ...]]:
     return Plan.model_validate(data), tuple(filled)
 
 
+def _as_megatron(plan: Plan) -> tuple[Plan, list[Default]]:
+    """The plan with its model's keys as Megatron-Core's where that runs it, its arguments' defaults among them."""
+    keys, found = megatron_keys(plan)
+    if not found:
+        return plan, []
+    filled = [Default(f"model.{one.key}", one.value, one.why, one.source) for one in found]
+    return plan.model_copy(update={"model": keys}), filled
+
+
 def _derived(plan: Plan, data: dict[str, Any]) -> list[Default]:
     ranks, found = degrees(plan), []
     for name in ("tp", "cp", "pp"):
@@ -59,6 +71,10 @@ def _derived(plan: Plan, data: dict[str, Any]) -> list[Default]:
         found.append(Default("parallel.world", ranks.world, "dp x tp x cp x pp", FORMAT))
     if plan.batch.global_batch is not None and "accumulation" not in plan.batch.model_fields_set:
         found.append(Default("batch.accumulation", accumulation(plan), "global / (micro_batch x dp)", FORMAT))
+    dated = dated_torch(plan.stack.versions.get("torch", ""))
+    if dated:
+        why = f"what PyTorch's main branch was on the day of {plan.stack.versions['torch']}"
+        found.append(Default("stack.versions.torch", dated, why, NIGHTLIES[0].source))
     for default in found:
         _set(data, default.path, default.value)
     return found
@@ -67,7 +83,10 @@ def _derived(plan: Plan, data: dict[str, Any]) -> list[Default]:
 def _applies(row: DefaultRow, data: dict[str, Any]) -> bool:
     for path, allowed in row.when:
         value = _look(data, path)
-        if isinstance(allowed, Given):
+        if isinstance(allowed, Absent):
+            if value is not _MISSING:
+                return False
+        elif isinstance(allowed, Given):
             if value is _MISSING or value is None:
                 return False
         elif value not in allowed:
@@ -79,6 +98,9 @@ def _applies(row: DefaultRow, data: dict[str, Any]) -> bool:
 def _value(row: DefaultRow, data: dict[str, Any]) -> object:
     if isinstance(row.value, Follows):
         return _look(data, row.value.path)
+    if isinstance(row.value, Of):
+        found = row.value.rule(str(_look(data, row.value.path)))
+        return _MISSING if found is None else found
     return dict(row.value) if isinstance(row.value, dict) else row.value
 
 

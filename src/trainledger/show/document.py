@@ -61,6 +61,38 @@ class UnusedKey(Protocol):
         """The reason."""
 
 
+class UnknownKey(Protocol):
+    """A key that its format is not known to have."""
+
+    @property
+    def path(self) -> str:
+        """The key."""
+
+    @property
+    def where(self) -> str:
+        """Its place."""
+
+    @property
+    def near(self) -> str:
+        """The nearest known key; empty without one."""
+
+
+class UncountedKey(Protocol):
+    """A key that moves memory and is not counted."""
+
+    @property
+    def path(self) -> str:
+        """The key."""
+
+    @property
+    def where(self) -> str:
+        """Its place."""
+
+    @property
+    def direction(self) -> str:
+        """Which way the ledger errs."""
+
+
 class Origin(Protocol):
     """How the plan's keys came about: what any importer's draft can say."""
 
@@ -75,6 +107,18 @@ class Origin(Protocol):
     @property
     def ignored(self) -> Sequence[UnusedKey]:
         """Keys without a use."""
+
+    @property
+    def unknown(self) -> Sequence[UnknownKey]:
+        """Keys of outside files that their format is not known to have."""
+
+    @property
+    def uncounted(self) -> Sequence[UncountedKey]:
+        """Keys of outside files that move memory and are not counted."""
+
+    @property
+    def formats(self) -> Sequence[tuple[str, str]]:
+        """Outside files, and what each was taken for."""
 
 
 EVERY = "all"
@@ -160,6 +204,9 @@ def draft_data(origin: Origin) -> dict[str, Any]:
             for one in origin.defaulted
         ],
         "ignored": [{"path": one.path, "why": one.why} for one in origin.ignored],
+        "unknown": [{"path": one.path, "where": one.where, "near": one.near} for one in origin.unknown],
+        "not_counted": [{"path": one.path, "where": one.where, "direction": one.direction} for one in origin.uncounted],
+        "formats": [{"file": name, "format": found} for name, found in origin.formats],
     }
 
 

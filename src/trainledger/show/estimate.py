@@ -223,8 +223,18 @@ def taken(answer: Estimate, origin: Origin, width: int) -> Iterator[Section]:
     yield Section("Filled in: the plan format's own defaults", tuple(text))
     unused = tuple((one.path, one.why) for one in origin.ignored)
     yield Section("Ignored", (), ("key", "why"), unused)
+    yield from outside(origin)
     yield Section("Notes", tuple(f"- {note}" for note in answer.notes.warnings))
     yield Section("Not counted", tuple(f"- {note}" for note in answer.notes.uncounted))
+
+
+def outside(origin: Origin) -> Iterator[Section]:
+    """What outside files were taken for, and their keys that are unknown or not counted."""
+    yield Section("Read", (), ("file", "as"), tuple(origin.formats))
+    unknown = tuple((one.path, one.where, f"did you mean {one.near}?" if one.near else "") for one in origin.unknown)
+    yield Section("Unknown keys, ignored", (), ("key", "where", ""), unknown)
+    kept = tuple((one.path, one.where, one.direction) for one in origin.uncounted)
+    yield Section("Keys that move memory and are not counted", (), ("key", "where", "so"), kept)
 
 
 def shown_value(value: object) -> str:

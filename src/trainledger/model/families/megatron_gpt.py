@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.megatron import QKV
-from trainledger.model.families import megatron_mla, megatron_moe
+from trainledger.model.families import megatron_mla, megatron_moe, megatron_mtp
 from trainledger.model.keys import Keys
 from trainledger.model.operations_megatron import (
     Activated,
@@ -44,6 +44,7 @@ class Shape:
     attention_dropout: float
     rotary: bool
     qk_norm: bool
+    qkv_bias: bool
 
     @classmethod
     def of(cls, keys: Keys) -> Shape:
@@ -58,6 +59,7 @@ class Shape:
             keys.number("attention_dropout"),
             keys.text("position_embedding_type") == "rope",
             keys.flag("qk_layernorm"),
+            keys.flag("add_bias_linear") or keys.flag("add_qkv_bias"),
         )
 
     def norm(self, name: str, source: str, out: str, dims: Dims | None = None) -> Op:
@@ -69,8 +71,12 @@ class Shape:
 
     def linear(self, name: str, along: Along, source: Dims, target: Dims) -> Parallel:
         """A linear layer with its weights named."""
-        bias = Weight(f"{name}.bias", target, Role.BIAS) if self.biased else None
+        bias = self.bias(name, target) if self.biased else None
         return Parallel(along, Weight(f"{name}.weight", (*target, *source)), bias)
+
+    def bias(self, name: str, target: Dims) -> Weight:
+        """A linear layer's bias."""
+        return Weight(f"{name}.bias", target, Role.BIAS)
 
     def joined(self, name: str, linear: Parallel) -> Op:
         """The branch's result with the layer's bias, dropped, plus the residual."""
@@ -83,6 +89,8 @@ def attention(shape: Shape) -> tuple[Op, ...]:
     rows = axis(Dim.QKV, (heads.query + QKV.others * heads.kv) * heads.width)
     inner = axis(Dim.HEADS, heads.query * heads.width)
     qkv = shape.linear(f"{name}.linear_qkv", Along.COLUMN, shape.hidden, rows)
+    if shape.qkv_bias:
+        qkv = replace(qkv, bias=shape.bias(f"{name}.linear_qkv", rows))
     proj = shape.linear(f"{name}.linear_proj", Along.ROW, inner, shape.hidden)
     normed: tuple[Op, ...] = ()
     if shape.qk_norm:
@@ -140,8 +148,15 @@ def build(keys: Keys) -> Model:
     layers = keys.integer("num_hidden_layers")
     if not megatron_moe.routed(keys):
         ops = (*attended(keys, shape), *feed_forward(shape, keys.integer("intermediate_size"), gated))
-        return around(keys, shape, (Block(LAYERS, ops, weights_of(ops), tuple(range(layers))),))
-    return around(keys, shape, tuple(_mixed(keys, shape, gated, layers)))
+        blocks: tuple[Block, ...] = (Block(LAYERS, ops, weights_of(ops), tuple(range(layers))),)
+    else:
+        blocks = tuple(_mixed(keys, shape, gated, layers))
+    model = around(keys, shape, blocks)
+    count = keys.integer("num_nextn_predict_layers", default=0, least=0)
+    if not count:
+        return model
+    last = max(blocks, key=lambda block: max(block.layers))
+    return replace(model, further=(megatron_mtp.further(shape, count, last.ops, last.top_k),))
 
 
 def _mixed(keys: Keys, shape: Shape, gated: bool, layers: int) -> Iterator[Block]:

@@ -37,11 +37,13 @@ def attention(shape: Shape, keys: Keys) -> tuple[Op, ...]:
     proj = shape.linear(f"{NAME}.linear_proj", Along.ROW, inner, shape.hidden)
     down = _linear(shape, "linear_kv_down_proj", Along.WHOLE, shape.hidden, both)
     dims = (Axis(Dim.HEADS, heads), Axis(Dim.HEAD_DIM, straight + turned), Axis(Dim.SLOTS, value))
+    first, second = _queries(shape, keys, query)
     return (
         shape.norm("input_layernorm", "h", "n"),
-        *_queries(shape, keys, query),
+        *first,
         Op(f"{NAME}.linear_kv_down_proj", down, ("n",), ("kv",), both),
         Op(f"{NAME}.latents", Latents(), ("kv",), ("l", "p"), (*low, Axis(Dim.ROPE_DIM, turned))),
+        *second,
         *_up(shape, "kv", ("l", low), wide),
         Op(f"{NAME}.rotary", Unfolded(straight), ("q", "u", "p"), ("q", "k", "v"), dims, ("u", "p", "kv", "l")),
         Op(f"{NAME}.core_attention", Core(shape.attention_dropout), ("q", "k", "v"), ("o",), inner),
@@ -50,15 +52,16 @@ def attention(shape: Shape, keys: Keys) -> tuple[Op, ...]:
     )
 
 
-def _queries(shape: Shape, keys: Keys, query: Dims) -> tuple[Op, ...]:
-    """Queries through a latent of their own, or straight from the hidden states."""
+def _queries(shape: Shape, keys: Keys, query: Dims) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """Queries through a latent of their own, or straight from the hidden states: what makes the latent, and what is
+    projected up with the keys."""
     if keys.nullable("q_lora_rank") is None:
         straight = _linear(shape, "linear_q_proj", Along.COLUMN, shape.hidden, query)
-        return (Op(f"{NAME}.linear_q_proj", straight, ("n",), ("q",), query),)
+        return (), (Op(f"{NAME}.linear_q_proj", straight, ("n",), ("q",), query),)
     low = axis(Dim.RANK, keys.integer("q_lora_rank"))
     down = _linear(shape, "linear_q_down_proj", Along.WHOLE, shape.hidden, low)
     first = Op(f"{NAME}.linear_q_down_proj", down, ("n",), ("c",), low)
-    return (first, *_up(shape, "q", ("c", low), query))
+    return (first,), _up(shape, "q", ("c", low), query)
 
 
 def _up(shape: Shape, kind: str, source: tuple[str, Dims], wide: Dims) -> tuple[Op, ...]:

@@ -1,0 +1,84 @@
+"""What of torchtitan's pipelines and context parallelism cannot be estimated: each by its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainledger.base.problems import Problem
+from trainledger.facts.pithtrain import NAME as PITHTRAIN
+from trainledger.facts.pithtrain import SCHEDULES as DUAL
+from trainledger.facts.sharding import SECOND
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import ROWS, Change, holds
+from trainledger.ledger.strategy import fsdp_of
+from trainledger.lines.pipeline import pipeline_of
+from trainledger.lines.schedules import schedule_problems
+from trainledger.model.program import Experts, Model
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+from trainledger.plan.stages import schedule_of, split_of, stage_problems
+
+SCHEDULES = {  # whose backwards make the gradients of inputs and weights at once, or are counted so
+    TORCHTITAN: ("gpipe", "1f1b", "interleaved"),
+    PITHTRAIN: DUAL,
+}
+HALVES = ("first", "second")  # of a rank's part of the sequence, which ring attention balances by
+
+
+def pipeline_problems(plan: Plan) -> Iterator[Problem]:
+    """Problems of a plan whose layers or whose sequence are spread over ranks."""
+    ranks, own = degrees(plan), plan.stack.framework in SCHEDULES
+    for name in ("pp", "cp", "ep"):
+        degree = getattr(ranks, name)
+        if degree > 1 and (not own or (name == "cp" and plan.stack.framework != TORCHTITAN)):
+            yield Problem(f"parallel.{name}", f"found {degree}", "only 1 can be estimated so far")
+    if own and ranks.cp > 1 and plan.batch.sequence % (ranks.cp * len(HALVES)):
+        unit = ranks.cp * len(HALVES)
+        near = max(plan.batch.sequence // unit, 1) * unit
+        allowed = f"a multiple of {unit}, two parts for each rank of cp, is needed"
+        yield Problem("batch.sequence", f"found {plan.batch.sequence}", allowed, f"Did you mean {near}?")
+    if own and ranks.pp > 1:
+        yield from _stages(plan)
+
+
+def _stages(plan: Plan) -> Iterator[Problem]:
+    strategy, schedule = plan.parallel.strategy, schedule_of(plan)
+    if fsdp_of(plan) != SECOND:
+        yield Problem("parallel.pp", f"found {plan.parallel.pp} with {strategy}", "fsdp2 and its hsdp can be estimated")
+    elif plan.parallel.reshard_after_forward is not False:
+        allowed = "weights that stay gathered can be estimated so far, the default with stages"
+        found = f"found {plan.parallel.reshard_after_forward} with pp {plan.parallel.pp}"
+        yield Problem("parallel.reshard_after_forward", found, allowed, "Set it to false.")
+    name = plan.stack.framework
+    if schedule not in SCHEDULES[name]:
+        known = ", ".join(SCHEDULES[name])
+        yield Problem("parallel.schedule", f"found {schedule!r} with {name}", f"{known} can be estimated so far")
+    else:
+        yield from schedule_problems(pipeline_of(plan))
+
+
+def pipeline_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:
+    """Problems of a model whose layers cannot be cut into these stages, or its experts spread over these ranks."""
+    ranks = degrees(plan)
+    if ranks.pp > 1:
+        yield from stage_problems(split_of(plan, sum(block.count for block in model.blocks)))
+    if ranks.ep > 1 and plan.stack.framework in SCHEDULES:
+        yield from _experts(plan, model)
+
+
+def _experts(plan: Plan, model: Model) -> Iterator[Problem]:
+    ranks, path, found = degrees(plan), "parallel.ep", f"found {degrees(plan).ep}"
+    stacks = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Experts)]
+    if not stacks:
+        yield Problem(path, f"{found} for {model.family}", "a model with routed experts is needed")
+        return
+    if plan.stack.framework == TORCHTITAN and not holds(Change.PERMUTES, plan.stack.versions.get(TORCHTITAN, "")):
+        row = ROWS[Change.PERMUTES]
+        allowed = f"versions of {row.since} to {row.until} can be estimated so far"
+        yield Problem(path, f"{found} with this version of {TORCHTITAN}", allowed)
+    count = stacks[0].gate_up.dims[0].size
+    for what, size in ((f"{count} experts", count), (f"the {ranks.shard} ranks that shard", ranks.shard)):
+        if size % ranks.ep:
+            yield Problem(path, found, f"a divisor of {what} is needed")
+    if ranks.tp > 1:
+        yield Problem(path, f"{found} with tp {ranks.tp}", "experts beside tp can not be estimated so far")

@@ -1,0 +1,60 @@
+"""What of PyTorch's tensor parallelism cannot be estimated: each by its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainledger.base.problems import Problem
+from trainledger.facts.sharding import SECOND
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.ledger.losses_parallel import SPREAD
+from trainledger.ledger.strategy import fsdp_of
+from trainledger.lines.parts import BY_TENSOR
+from trainledger.model.program import Embed, Linear, Model, Op
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+FRAMEWORKS = ("transformers", "torch", TORCHTITAN)  # whose layers PyTorch's styles spread
+
+
+def tensor_problems(plan: Plan) -> Iterator[Problem]:
+    """Problems of a plan whose tensors are spread over ranks, or that says so of its loss alone."""
+    ranks, strategy = degrees(plan), plan.parallel.strategy
+    if ranks.tp == 1:
+        if plan.stack.loss == SPREAD:
+            yield Problem("stack.loss", f"found {SPREAD!r} with tp 1", "it reads logits that tp ranks share")
+        if plan.parallel.sp:
+            yield Problem("parallel.sp", "found true with tp 1", "it spreads the sequence over tp ranks")
+        return
+    path, found = "parallel.tp", f"found {ranks.tp}"
+    if plan.stack.framework not in FRAMEWORKS:
+        yield Problem(path, f"{found} with {plan.stack.framework}", f"{', '.join(FRAMEWORKS)} can be estimated so far")
+    if strategy != "none" and fsdp_of(plan) != SECOND:
+        yield Problem(path, f"{found} with {strategy}", "none, fsdp2 and its hsdp can be estimated so far")
+    if plan.adapter is not None or plan.quantization is not None:
+        yield Problem(path, f"{found} with an adapter or quantised weights", "full training can be estimated so far")
+    if plan.stack.kernels:
+        yield Problem(path, f"{found} with kernels", "PyTorch's own operations can be spread")
+    if plan.parallel.sp and plan.batch.sequence % ranks.tp:
+        near = plan.batch.sequence // ranks.tp * ranks.tp
+        allowed = f"a multiple of the {ranks.tp} ranks of tp is needed"
+        yield Problem("batch.sequence", f"found {plan.batch.sequence}", allowed, f"Did you mean {near}?")
+
+
+def tensor_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:
+    """Problems of a model whose tensors cannot be spread over these ranks."""
+    tp = degrees(plan).tp
+    if tp == 1:
+        return
+    ops: tuple[Op, ...] = (*model.prologue, *(op for block in model.blocks for op in block.ops), *model.head.ops)
+    if any(block.top_k for block in model.blocks):
+        yield Problem("parallel.tp", f"found {tp} with experts", "dense models can be estimated so far")
+        return
+    if any(isinstance(op.spec, Linear) and (op.spec.conv1d or op.spec.bias) for op in ops):
+        yield Problem("parallel.tp", f"found {tp} with biases", "linear layers without can be estimated so far")
+    if any(isinstance(op.spec, Linear) and op.spec.weight in model.embeddings for op in ops):
+        yield Problem("parallel.tp", f"found {tp} with a tied head", "a head of its own can be estimated so far")
+    sizes = {axis for op in ops if isinstance(op.spec, Linear | Embed) for axis in op.spec.weight.dims}
+    for axis in sorted(sizes, key=lambda one: (one.dim, one.size)):
+        if axis.dim in BY_TENSOR and axis.size % tp:
+            yield Problem("parallel.tp", f"found {tp}", f"it does not divide {axis.size} {axis.dim}")

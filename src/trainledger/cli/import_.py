@@ -1,0 +1,31 @@
+"""`trainledger import`: the run's own files as a plan, with a comment for every key."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trainledger.cli.output import FORCE_HELP, OUTPUT_HELP
+from trainledger.cli.sources import Env, Files, Sets, Versions, read_files
+
+
+def import_(
+    files: Files,
+    sets: Sets = None,
+    env: Env = None,
+    versions: Versions = None,
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help=OUTPUT_HELP)] = "",
+    force: Annotated[bool, typer.Option("--force", help=FORCE_HELP)] = False,
+) -> None:
+    """The plan that these files describe together, in YAML: each key with where it came from.
+
+    What their formats are not known to have, and what moves memory and is not counted, stands at the top.
+    """
+    from trainledger.cli.output import check_output, write_output
+
+    check_output(output, force)
+    from trainledger.show.plan_text import plan_text
+
+    draft = read_files(files, sets, env, versions)
+    write_output(output, plan_text(draft.plan, draft))

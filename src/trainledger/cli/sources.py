@@ -1,0 +1,51 @@
+"""What every verb that takes files shares: their help, `--set`, `--env`, `--framework-version`, and reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainledger.base.problems import InputError, Problem
+
+if TYPE_CHECKING:
+    from trainledger.importers.draft import Draft
+
+FILES_HELP = (
+    "A plan, or the run's own files together (YAML, JSON, TOML, a script, a model's folder); - is standard input."
+)
+SET_HELP = "Change a key of the plan: batch.micro_batch=2. May be given several times."
+ENV_HELP = "A variable that a script may read. Nothing is taken from this machine's own."
+VERSION_HELP = "The release whose defaults count: axolotl==0.9.2. Left out, the newest known."
+
+Files = Annotated[list[str], typer.Argument(metavar="FILE", help=FILES_HELP)]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)]
+Env = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help=ENV_HELP)]
+Versions = Annotated[list[str] | None, typer.Option("--framework-version", metavar="NAME==X.Y", help=VERSION_HELP)]
+
+
+def read_files(
+    files: Sequence[str], sets: Sequence[str] | None, env: Sequence[str] | None, versions: Sequence[str] | None
+) -> Draft:
+    """The draft that these files describe together. Raises InputError with every problem."""
+    from trainledger.importers.outside import read_any
+
+    problems: list[Problem] = []
+    variables = pairs("--env", "=", env, problems)
+    releases = pairs("--framework-version", "==", versions, problems)
+    if problems:
+        raise InputError(problems)
+    return read_any(files, sets or (), variables, releases)
+
+
+def pairs(option: str, mark: str, given: Sequence[str] | None, problems: list[Problem]) -> dict[str, str]:
+    """NAME and VALUE of texts such as NAME=VALUE; every text that is none is noted."""
+    found = dict[str, str]()
+    for text in given or ():
+        name, middle, value = text.partition(mark)
+        if middle and name.strip():
+            found[name.strip()] = value.strip() if mark == "==" else value
+        else:
+            problems.append(Problem(option, f"found {text!r}", f"NAME{mark}VALUE is needed"))
+    return found

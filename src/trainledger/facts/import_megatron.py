@@ -1,0 +1,147 @@
+"""Megatron-LM arguments that move memory: read by the importer, taken as an option of the plan, or not counted."""
+
+from __future__ import annotations
+
+from trainledger.base.sources import Source
+from trainledger.facts.import_megatron_silent import SILENT
+from trainledger.facts.import_rows import KeyRow, read, uncounted
+from trainledger.facts.option_row import Direction
+from trainledger.facts.options import find_option
+
+ARGUMENTS = Source("Megatron-LM arguments", "megatron/training/arguments.py", "core_v0.4.0 to 2026-08")
+CONFIG = Source(
+    "Megatron-Core settings behind arguments",
+    "megatron/core/transformer/transformer_config.py, model_parallel_config.py, distributed/*_config.py", "2026-08",
+)  # fmt: skip
+
+_READ = (
+    "--num-layers --encoder-num-layers --decoder-num-layers --hidden-size --num-attention-heads "
+    "--group-query-attention --num-query-groups --ffn-hidden-size --kv-channels --max-position-embeddings "
+    "--position-embedding-type --use-rotary-position-embeddings --normalization --swiglu --quick-geglu "
+    "--squared-relu --openai-gelu --disable-bias-linear --add-qkv-bias --qk-layernorm --hidden-dropout "
+    "--attention-dropout --untie-embeddings-and-output-weights --make-vocab-size-divisible-by --vocab-size "
+    "--padded-vocab-size --no-pad-vocab-size --disable-pad-vocab-size --vocab-extra-ids --tokenizer-type "
+    "--tokenizer-model --seq-length --encoder-seq-length --decoder-seq-length --micro-batch-size "
+    "--global-batch-size --batch-size --num-experts --moe-layer-freq --moe-ffn-hidden-size --moe-router-topk "
+    "--moe-shared-expert-intermediate-size --multi-latent-attention --q-lora-rank --kv-lora-rank --qk-head-dim "
+    "--qk-pos-emb-head-dim --v-head-dim --mtp-num-layers --tensor-model-parallel-size --model-parallel-size "
+    "--pipeline-model-parallel-size --context-parallel-size --expert-model-parallel-size "
+    "--expert-tensor-parallel-size --sequence-parallel --num-layers-per-virtual-pipeline-stage "
+    "--num-virtual-stages-per-pipeline-rank --pipeline-model-parallel-layout --use-distributed-optimizer "
+    "--use-megatron-fsdp --use-custom-fsdp --use-torch-fsdp2 --num-distributed-optimizer-instances --bf16 --fp16 "
+    "--grad-reduce-in-bf16 --accumulate-allreduce-grads-in-fp32 --use-precision-aware-optimizer --main-grads-dtype "
+    "--main-params-dtype --exp-avg-dtype --exp-avg-sq-dtype --fp8-format --fp8-hybrid --fp8-e4m3 --fp8-recipe "
+    "--fp8-param-gather --fp4-format --optimizer --clip-grad --optimizer-cpu-offload --recompute-activations "
+    "--recompute-granularity --recompute-method --recompute-num-layers --recompute-modules --moe-layer-recompute "
+    "--checkpoint-activations --activations-checkpoint-method --activations-checkpoint-num-layers "
+    "--transformer-impl --attention-backend --use-flash-attn --cross-entropy-loss-fusion "
+    "--cross-entropy-fusion-impl --cpu-offloading-num-layers --fine-grained-activation-offloading "
+    "--use-checkpoint-args --hybrid-layer-pattern --hybrid-override-pattern --is-hybrid-model "
+    "--heterogeneous-layers-config-path --heterogeneous-layers-config-encoded-json --yaml-cfg --perform-rl-step "
+    "--sft --skip-train --use-legacy-models --retro-add-retriever --moe-router-load-balancing-type --cp-comm-type "
+    "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
+)
+_PARALLEL = (
+    "--ddp-average-in-collective --ddp-bucket-size --ddp-num-buckets --ddp-pad-buckets-for-high-nccl-busbw "
+    "--ddp-param-name-patterns-for-fp32-local-accumulation --decoder-first-pipeline-num-layers "
+    "--decoder-last-pipeline-num-layers --defer-embedding-wgrad-compute --wgrad-deferral-limit "
+    "--delay-wgrad-compute --data-parallel-sharding-strategy --outer-dp-sharding-strategy "
+    "--megatron-fsdp-main-params-dtype --megatron-fsdp-main-grads-dtype --megatron-fsdp-grad-comm-dtype "
+    "--overlap-grad-reduce --overlap-param-gather --overlap-param-gather-with-optimizer-step --use-tp-pp-dp-mapping "
+    "--fsdp-double-buffer --overlap-p2p-communication-warmup-flush "
+    "--microbatch-group-size-per-virtual-pipeline-stage --hierarchical-context-parallel-sizes --tp-comm-overlap "
+    "--moe-expert-capacity-factor --moe-grouped-gemm --moe-pad-expert-input-to-capacity --moe-permute-fusion "
+    "--moe-router-dtype --moe-token-dispatcher-type --moe-token-drop-policy --moe-router-fusion "
+    "--moe-router-padding-for-fp8 --moe-flex-dispatcher-backend --moe-enable-deepep --moe-shared-expert-overlap "
+    "--moe-use-legacy-grouped-gemm --overlap-moe-expert-parallel-comm --moe-router-pre-softmax "
+    "--moe-router-score-function --moe-router-group-topk --moe-router-num-groups --moe-router-enable-expert-bias "
+)
+_STACK = (
+    "--apply-query-key-layer-scaling --attention-softmax-in-fp32 --deterministic-mode "
+    "--distribute-saved-activations --no-bias-gelu-fusion --no-bias-swiglu-fusion --no-bias-dropout-fusion "
+    "--no-masked-softmax-fusion --no-rope-fusion --calculate-per-token-loss "
+    "--check-weight-hash-across-dp-replicas-interval --cuda-graph-impl --cuda-graph-modules --external-cuda-graph "
+    "--empty-unused-memory-level --log-num-zeros-in-grad --log-params-norm --manual-gc --no-persist-layer-norm "
+    "--moe-router-force-load-balancing --offload-modules --first-last-layers-bf16 --num-layers-at-start-in-bf16 "
+    "--num-layers-at-end-in-bf16 --cuda-graph-scope "
+)
+_NAMED = (
+    ("--use-nccl-ub", "parallel.options.nccl_ub"),
+    ("--keep-fp8-transpose-cache", "parallel.options.keep_fp8_weight_transpose_cache"),
+    ("--te-rng-tracker", "stack.options.use_te_rng_tracker"),
+    ("--muon-tp-mode", "optimizer.options.muon_tp_mode"),
+    ("--muon-scalar-optimizer", "optimizer.options.muon_scalar_optimizer"),
+)
+# arguments of Megatron-DeepSpeed, which is refused by name
+DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepspeed-config", "--zero-stage", "--zero_stage")
+# arguments that turn off what is on without them: the plan's option, which becomes false
+TURNED_OFF = {
+    "--no-gradient-accumulation-fusion": "parallel.options.gradient_accumulation_fusion",
+    "--no-align-grad-reduce": "parallel.options.align_grad_reduce",
+    "--disable-align-grad-reduce": "parallel.options.align_grad_reduce",
+    "--no-align-param-gather": "parallel.options.align_param_gather",
+    "--no-overlap-p2p-communication": "parallel.options.overlap_p2p_comm",
+    "--no-create-attention-mask-in-dataloader": "stack.options.create_attention_mask_in_dataloader",
+    "--disable-jit-fuser": "stack.options.jit_fuser",
+    "--muon-no-split-qkv": "optimizer.options.muon_split_qkv",
+}
+_LOW = (
+    "--fp32-residual-connection --attention-output-gate --qk-l2-norm --qk-clip --softmax-type "
+    "--moe-shared-expert-gate --moe-z-loss-coeff --moe-input-jitter-eps --enable-mhc-connections "
+    "--mhc-num-residual-streams --overlap-dispatch-backward-with-experts-wgrad --tp-comm-overlap-cfg "
+    "--overlap-cpu-optimizer-d2h-h2d --async-save --reset-attention-mask --log-max-attention-logit "
+    "--fp8-amax-history-len --fp8-output-proj --moe-enable-routing-replay --moe-router-padding-for-quantization "
+    "--eval-micro-batch-size --gtp-remat-nccl-ub --gtp-expert-remat-nccl-ub --moe-ncclep-zero-copy "
+    "--megatron-fsdp-max-pool-double-buffer --fsdp-db-use-persist-buf-on-alloc-fail "
+    "--ddp-reduce-scatter-with-fp32-accumulation --gtp-remat-reduce-scatter-with-fp32-accumulation --mtp-standalone "
+    "--mtp-hsm --logits-save-top-k --logits-load-dir --optimizer-cuda-graph --use-transformer-engine-op-fuser "
+    "--enable-cuda-graph --moe-extended-tp --create-all-gather-group --save-dgrads-interval --save-wgrads-interval "
+    "--save-activations-interval "
+)
+_HIGH = (
+    "--fused-residual-rmsnorm --use-fused-weighted-squared-relu --mlp-chunks-for-training --fp16-lm-cross-entropy "
+    "--freeze-all-layers --reuse-grad-buf-for-mxfp8-param-ag --optimizer-offload-fraction "
+    "--ep-overlap-early-attn-memory-release --tensor-parallel-num-weight-shards "
+    "--expert-tensor-parallel-num-weight-shards --gtp-remat-opt-in-modules --mhc-recompute-layer-num "
+    "--fp4-param-gather --enable-full-sharding-in-hsdp --mtp-use-repeated-layer "
+)
+_EITHER = (
+    "--apply-residual-connection-post-layernorm --window-size --window-attn-skip-freq "
+    "--experimental-attention-variant --linear-attention-freq --moe-latent-size --use-te-activation-func "
+    "--moe-paged-stash --spec --max-seqlen-per-dp-cp-rank --hybrid-context-parallel --output-logit-dtype "
+    "--moe-expert-rank-capacity-factor --suggested-communication-unit-size --megatron-fsdp-version "
+    "--megatron-fsdp-enable-fine-grained-param-gather --torch-fsdp2-no-reshard-after-forward "
+    "--te-precision-config-file --kitchen-config-file --kitchen-recipe-number --use-kitchen-attention "
+    "--no-fp8-wgrad --disable-fp8-wgrad --fp4-recipe --fp8-quantizer-factory --fp4-quantizer-factory "
+    "--no-pin-cpu-grads --no-pin-cpu-params --moe-single-grouped-weight --moe-use-grouped-tensor "
+    "--use-grouped-gemm-for-dense-mlp --use-grouped-gemm-for-shared-expert --activation-func-clamp-value "
+    "--mla-down-proj-fusion --pipeline-model-parallel-split-rank --encoder-pipeline-model-parallel-size "
+    "--encoder-tensor-model-parallel-size --moe-token-dropping --dataloader-inter-document-masking "
+    "--cpu-offloading-retain-pinned-cpu-buffers --activation-offload-fraction --min-offloaded-tensor-size "
+    "--delta-offload-bytes-across-pp-ranks --delay-offload-until-cuda-graph "
+    "--fine-grained-offloading-max-inflight-offloads --moe-apply-probs-on-input "
+    "--no-clone-scatter-output-in-embedding --disable-clone-scatter-output-in-embedding --batch-invariant-mode "
+    "--no-scatter-gather-tensors-in-pipeline --no-contiguous-buffers-in-local-ddp --embedding-weights-in-fp32 "
+    "--moe-permute-fusion-into-hybridep --moe-dispatch-fwd-dtype --moe-combine-bwd-dtype --fsdp-manual-registration "
+    "--no-use-layer-wise-param-layout "
+)
+
+
+def _option(where: str, names: str) -> tuple[tuple[str, str], ...]:
+    """Arguments with the option of the plan that has their name."""
+    return tuple((name, f"{where}.options.{name.removeprefix('--').replace('-', '_')}") for name in names.split())
+
+
+_ALL = (*_option("parallel", _PARALLEL), *_option("stack", _STACK), *_NAMED)
+# arguments that an option of the plan takes; those that it has no row for add tensors that are not counted
+OPTIONS: tuple[tuple[str, str], ...] = tuple(one for one in _ALL if find_option(*one[1].rsplit(".", 1)))
+ROWS: tuple[KeyRow, ...] = (
+    *read(ARGUMENTS, _READ.split()),
+    *read(CONFIG, (name for name, _ in OPTIONS)),
+    *read(CONFIG, (*TURNED_OFF, *DEEPSPEED)),
+    *uncounted(CONFIG, ((name, Direction.LOW) for name, path in _ALL if (name, path) not in OPTIONS)),
+    *uncounted(CONFIG, ((name, Direction.LOW) for name in _LOW.split())),
+    *uncounted(CONFIG, ((name, Direction.HIGH) for name in _HIGH.split())),
+    *uncounted(CONFIG, ((name, Direction.EITHER) for name in _EITHER.split())),
+    *SILENT,
+)

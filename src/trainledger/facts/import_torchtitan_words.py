@@ -1,0 +1,251 @@
+"""torchtitan's words: flavours of models, schedules, dtypes, the configurations that come with it, and what is there
+when a key is left out.
+
+Read in source: torchtitan/models/*/__init__.py, models/*/train_configs, models/*/config_registry.py, components,
+distributed, run_train.sh (2024-04 to 2026-08).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+from trainledger.facts.import_rows import FilledRow
+from trainledger.facts.import_torchtitan import SETTINGS
+from trainledger.facts.import_words import WordRow, words
+
+
+def _read(where: str, read: str = "0.0.2 to 0.2.2, 2026-08") -> Source:
+    return Source("torchtitan", where, read)
+
+
+MESH = _read("distributed/parallel_dims.py; parallelisms")
+PIPELINE = _read("distributed/pipeline_parallel.py, pipeline_llm")
+TRAIN = _read("train.py, train_step; distributed/utils.py, maybe_enable_amp")
+
+_LLAMA3 = {"model_type": "llama", "tie_word_embeddings": False}
+DEBUG = {
+    **_LLAMA3,
+    "hidden_size": 256,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "intermediate_size": 768,
+    "vocab_size": 2048,
+}
+DEBUG_QWEN = {
+    "model_type": "qwen3",
+    "hidden_size": 256,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 3072,
+    "vocab_size": 2048,
+    "tie_word_embeddings": True,
+}
+DEEPSEEK_16B = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 2048,
+    "num_hidden_layers": 27,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "intermediate_size": 10944,
+    "vocab_size": 102400,
+    "tie_word_embeddings": False,
+    "num_experts": 64,
+    "num_experts_per_tok": 6,
+    "moe_intermediate_size": 1408,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": None,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
+DEBUG_DEEPSEEK = {
+    **DEEPSEEK_16B,
+    "hidden_size": 256,
+    "num_hidden_layers": 6,
+    "intermediate_size": 1024,
+    "vocab_size": 2048,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 256,
+}
+_FLAVOURS = _read("models/*/__init__.py, flavours by model")
+# Family and flavour, in lower case, and the catalogue's model; an ending of ATTENTIONS is taken off before.
+MODELS: dict[str, WordRow] = {
+    **words(
+        _FLAVOURS,
+        (
+            *(
+                (f"{name}/{size}", f"llama-3.1-{size}")
+                for name in ("llama3", "llama")
+                for size in ("8b", "70b", "405b")
+            ),
+            *((f"llama2/{size}", f"llama-2-{size}") for size in ("7b", "13b", "70b")),
+            *((f"qwen3/{size}", f"qwen3-{size}") for size in "0.6b 1.7b 4b 8b 14b 32b 30b-a3b 235b-a22b".split()),
+            ("deepseek_v3/236b", "deepseek-v2"),
+            ("deepseek_v3/671b", "deepseek-v3"),
+            ("gpt_oss/20b", "gpt-oss-20b"),
+            ("gpt_oss/120b", "gpt-oss-120b"),
+            ("llama4/17bx16e", "llama-4-scout-text"),
+            ("llama4/17bx128e", "llama-4-maverick-text"),
+        ),
+    ),
+    **{f"{name}/debugmodel": WordRow(f"{name}/debugmodel", "", _FLAVOURS, DEBUG) for name in ("llama3", "llama")},
+    "qwen3/debugmodel": WordRow("qwen3/debugmodel", "", _FLAVOURS, DEBUG_QWEN),
+    "deepseek_v3/debugmodel": WordRow("deepseek_v3/debugmodel", "", _FLAVOURS, DEBUG_DEEPSEEK),
+    "deepseek_v3/16b": WordRow("deepseek_v3/16b", "", _FLAVOURS, DEEPSEEK_16B),
+}
+ATTENTIONS: dict[str, WordRow] = words(
+    _FLAVOURS, (("_flex_attn", "flex"), ("_flex", "flex"), ("_varlen_attn", "flash"), ("_varlen", "flash"))
+)
+OPTIMIZERS: dict[str, WordRow] = words(
+    _read("components/optimizer.py"), (("AdamW", "adamw"), ("Adam", "adam"), ("Muon", "muon"))
+)
+IMPLEMENTATIONS: dict[str, WordRow] = words(
+    _read("components/optimizer.py"), (("fused", "fused"), ("foreach", "foreach"), ("for-loop", "loop"))
+)
+DTYPES: dict[str, WordRow] = words(
+    _read("config, TORCH_DTYPE_MAP"), (("float32", "fp32"), ("bfloat16", "bf16"), ("float16", "fp16"))
+)
+SCHEDULES: dict[str, WordRow] = {
+    row.name: row
+    for row in (
+        WordRow("1f1b", "1f1b", PIPELINE),
+        WordRow("gpipe", "gpipe", PIPELINE),
+        WordRow("interleaved1f1b", "interleaved", PIPELINE, {"vpp": 2}),
+        WordRow("zbvzerobubble", "zb-v", PIPELINE),
+        WordRow("dualpipev", "dualpipev", PIPELINE),
+    )
+}
+_ACS = _read("distributed/activation_checkpoint.py; SelectiveAC, FullAC of 2026")
+RECOMPUTES: dict[str, WordRow] = words(
+    _ACS, (("none", "none"), ("full", "full"), ("selective", "selective"), ("full-ac", "full"), ("selective-ac", "op"))
+)
+
+
+def _preset(name: str, flavour: str, micro: int, sequence: int, **more: object) -> WordRow:
+    family, _, size = flavour.partition("/")
+    keys = {
+        "model.name": family,
+        "model.flavor": size,
+        "training.local_batch_size": micro,
+        "training.seq_len": sequence,
+        **{key.replace("__", "."): value for key, value in more.items()},
+    }
+    return WordRow(name, flavour, _read("models/*/train_configs/*.toml; config_registry.py", "0.2.0, 2026-08"), keys)
+
+
+_OP = {"activation_checkpoint__mode": "selective", "activation_checkpoint__selective_ac_option": "op"}
+_FULL = {"activation_checkpoint__mode": "full"}
+_TP8 = {"parallelism__tensor_parallel_degree": 8}
+_LOSS = {"compile__enable": True, "compile__components": ["loss"]}
+_LOOPED = {"parallelism__pipeline_parallel_schedule": "Interleaved1F1B"}
+_MODEL = {"compile__enable": True, "compile__components": ["model"]}
+_MX = {"model__converters": ["mx"], "quantize__linear__mx__recipe_name": "mxfp8_cublas"}
+_FP8_405B = {
+    "model__converters": ["float8"],
+    "quantize__linear__float8__enable_fsdp_float8_all_gather": True,
+    "parallelism__enable_async_tensor_parallel": True,
+    "compile__enable": True,
+}
+# Configurations that come with torchtitan: a TOML file's name without its ending, or a function of config_registry.py.
+PRESETS: dict[str, WordRow] = {
+    row.name: row
+    for row in (
+        _preset("llama3_debugmodel", "llama3/debugmodel", 8, 2048, activation_checkpoint__mode="selective", **_LOOPED),
+        _preset("deepseek_v3_debugmodel", "deepseek_v3/debugmodel", 8, 2048, **_OP),
+        _preset("qwen3_debugmodel", "qwen3/debugmodel", 8, 2048, **_OP),
+        _preset("llama3_8b", "llama3/8B", 1, 8192, **_OP),
+        _preset("llama3_8b_mxfp8", "llama3/8B", 1, 8192, **_OP, **_MODEL, **_MX),
+        _preset("llama3_70b", "llama3/70B", 8, 8192, **_FULL, **_TP8),
+        _preset("llama3_405b", "llama3/405B", 2, 8192, **_FULL, **_TP8, **_FP8_405B),
+        _preset("qwen3_0_6b", "qwen3/0.6B", 4, 4096, **_OP),
+        _preset("qwen3_0.6b", "qwen3/0.6B", 4, 4096, **_OP),
+        _preset("qwen3_1_7b", "qwen3/1.7B", 4, 4096, **_OP),
+        _preset("qwen3_1.7b", "qwen3/1.7B", 4, 4096, **_OP),
+        _preset("qwen3_14b", "qwen3/14B", 4, 4096, **_FULL),
+        _preset("qwen3_32b", "qwen3/32B", 2, 4096, **_FULL),
+        _preset("qwen3_30b_a3b", "qwen3/30B-A3B", 2, 4096, **_FULL),
+        _preset(
+            "deepseek_v3_16b",
+            "deepseek_v3/16B",
+            4,
+            4096,
+            parallelism__expert_parallel_degree=8,
+            **_OP,
+            **_LOSS,
+            **_LOOPED,
+        ),
+        _preset("deepseek_v3_671b", "deepseek_v3/671B", 4, 4096, **_OP, **_LOSS, **_LOOPED),
+        _preset("gpt_oss_20b", "gpt_oss/20b", 1, 8192, **_FULL),
+        _preset("gpt_oss_120b", "gpt_oss/120b", 1, 8192, **_FULL),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is there when a key is left out."""
+
+    micro_batch: int
+    sequence: int
+    devices: int
+    stages: int
+    edges: int
+    source: Source
+
+
+DEFAULTS = Settings(8, 2048, 8, 2, 1, _read("config/job_config.py; run_train.sh, NGPU 8"))
+TOML_VERSION = WordRow("TOML", "0.2.2", _read("assets/version.txt: the last release that reads TOML", "2026-02"))
+OLD_VERSION = WordRow("TOML", "0.0.1", _read("degrees in [training], [experimental]: before 785c34c99", "2025-03-18"))
+_ATTENTION = _read("models/*/model; models/*/__init__.py, model_registry")
+MASKED: dict[str, tuple[FilledRow, ...]] = {
+    "deepseek_v3": (
+        FilledRow("stack.attention", "flex", "torchtitan: DeepSeek's flavours use flex attention", _ATTENTION, "0.2.0"),
+    )
+}  # families whose flavours turned to flex attention first
+FILLED: tuple[FilledRow, ...] = (
+    FilledRow("task", "pretrain", "torchtitan pre-trains", TRAIN),
+    FilledRow("optimizer.name", "adamw", "torchtitan: optimizer.name AdamW", SETTINGS),
+    FilledRow("optimizer.grad_clip", 1.0, "torchtitan: training.max_norm 1.0", SETTINGS),
+    FilledRow("optimizer.implementation", "foreach", "torchtitan: optimizer.fused false", SETTINGS, until="0.0.2"),
+    FilledRow(
+        "optimizer.implementation", "fused", "torchtitan: optimizer.implementation fused", SETTINGS, since="0.0.2"
+    ),
+    FilledRow("stack.compile", False, "torchtitan: compile.enable false", SETTINGS),
+    FilledRow("stack.attention", "sdpa", "torchtitan: scaled_dot_product_attention", _ATTENTION, until="0.2.3"),
+    FilledRow("stack.attention", "flex", "torchtitan: flex attention for documents", _ATTENTION, since="0.2.3"),
+    FilledRow(
+        "stack.recompute",
+        {"kind": "selective", "policy": "every 2nd layer"},
+        "torchtitan: activation_checkpoint.mode selective, option 2",
+        SETTINGS,
+    ),
+)
+LOSS_FILLED: tuple[FilledRow, ...] = (
+    FilledRow("stack.loss", "full-fp32", "torchtitan: cross_entropy_loss", _read("components/loss.py"), until="0.2.3"),
+    FilledRow("stack.loss", "chunked", "torchtitan: ChunkedLossWrapper", _read("components/loss.py"), since="0.2.3"),
+)
+SCRIPTS = ("run_train.sh", "run_llama_train.sh")
+MODULES = ("torchtitan.train", "torchtitan/train.py")
+ALLOCATOR = FilledRow(
+    "stack.allocator",
+    {"expandable_segments": True},
+    "run_train.sh sets expandable segments",
+    _read("run_llama_train.sh, run_train.sh", "2024-10 to 2026-08"),
+)
+TENSORWISE = FilledRow(
+    "precision.fp8.recipe", "tensorwise", "torchtitan: float8 without recipe_name", _read("components/float8.py")
+)
+BUCKETS = FilledRow(
+    "parallel.options.bucket_cap_mb",
+    100,
+    "torchtitan: replicate(bucket_cap_mb=100)",
+    _read("apply_ddp, replicate"),
+    until="0.2.3",
+)

@@ -1,0 +1,205 @@
+"""Words of a shell's line: quotes, escapes, variables, arrays and whole-number arithmetic, without running anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+CONTINUED = "\f"  # stands for a line that a backslash continues
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_BRACED = re.compile(r"\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?:(:?[-=+?])(.*))?\}", re.S)
+_REDIRECT = re.compile(r"(?:\d*(?:>>|>\||>|<<<|<)&?|&>>?)[ \t]*(?:\d+|-|\"[^\"\n]*\"|[^\s;|&<>]*)")
+_TERM = re.compile(r"\s*([-+]?\s*)\$?\{?([A-Za-z_]\w*|\d{1,18})\}?\s*([*/+-]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command, unquoted and expanded, and where it stands. `known`: nothing in it was left unexpanded;
+    `mark`: it ends a command (`;`, `&&`, ...)."""
+
+    text: str
+    where: str
+    known: bool = True
+    mark: bool = False
+
+
+class Shell(Protocol):
+    """What words are expanded with."""
+
+    arrays: dict[str, list[Word]]
+
+    def place(self, number: int) -> str:
+        """`file:line` of a line."""
+
+    def words(self, text: str, number: int) -> list[Word]:
+        """The words of another text."""
+
+    def value(self, name: str) -> Word | None:
+        """What a variable holds."""
+
+
+def reckoned(text: str, shell: Shell) -> str:
+    """The value of a sum of products of whole numbers and variables, from left to right; empty where it is none."""
+    at, total, product, sign, by = 0, 0, None, 1, "*"
+    while at < len(text):
+        match = _TERM.match(text, at)
+        held = match and (
+            match.group(2) if match.group(2).isdigit() else (shell.value(match.group(2)) or Word("", "")).text
+        )
+        if match is None or not held or not held.isdigit() or (by == "/" and not int(held)):
+            return ""
+        value = int(held)
+        product = value if product is None else product * value if by == "*" else product // value
+        by = match.group(3)
+        if by in ("+", "-", ""):
+            total, product, sign = total + sign * product, None, -1 if by == "-" else 1
+        at = match.end()
+    return str(total) if by == "" else ""
+
+
+class Lexer:
+    """Splits a text into words: quotes, escapes, variables; unquoted variables are split at spaces."""
+
+    def __init__(self, shell: Shell, text: str, number: int) -> None:
+        self.shell, self.text, self.number, self.at = shell, text, number, 0
+        self.word, self.begun, self.known = "", False, True
+        self.out: list[Word] = []
+
+    def __iter__(self) -> Iterator[Word]:
+        while self.at < len(self.text):
+            self._step(self.text[self.at])
+        self._end()
+        return iter(self.out)
+
+    def _end(self) -> None:
+        if self.begun:
+            self.out.append(Word(self.word, self.shell.place(self.number), self.known))
+        self.word, self.begun, self.known = "", False, True
+
+    def _add(self, text: str, known: bool = True) -> None:
+        self.word += text
+        self.begun, self.known = True, self.known and known
+
+    def _step(self, char: str) -> None:
+        if not self.begun and (match := _REDIRECT.match(self.text, self.at)):
+            self.at = match.end()  # where output goes is no word of the command
+        elif char.isspace():
+            self._end()
+            self.number += char in ("\n", CONTINUED)
+            self.at += 1
+        elif char == "#" and not self.begun:
+            end = self.text.find("\n", self.at)
+            self.at = len(self.text) if end < 0 else end
+        elif char == "'":
+            end = self.text.find("'", self.at + 1)
+            end = len(self.text) if end < 0 else end
+            self._add(self.text[self.at + 1 : end])
+            self.at = end + 1
+        elif char == '"':
+            self._double()
+        elif char == "\\":
+            self._add(self.text[self.at + 1 : self.at + 1 + 1])
+            self.at += len("\\x")
+        elif char == "$" or char == "`":
+            self._variable(quoted=False)
+        elif char in ";|&":
+            self._end()
+            two = self.text[self.at : self.at + len("&&")]
+            mark = two if two in ("&&", "||") else char
+            self.out.append(Word(mark, self.shell.place(self.number), mark=True))
+            self.at += len(mark)
+        else:
+            self._add(char)
+            self.at += 1
+
+    def _double(self) -> None:
+        self.at += 1
+        self.begun = True
+        while self.at < len(self.text) and self.text[self.at] != '"':
+            char = self.text[self.at]
+            if char == "\\" and self.text[self.at + 1 : self.at + 1 + 1] in ('"', "\\", "$", "`"):
+                self._add(self.text[self.at + 1])
+                self.at += len("\\x")
+            elif char in "$`":
+                self._variable(quoted=True)
+            else:
+                self.number += char in ("\n", CONTINUED)
+                self._add("" if char == CONTINUED else char)
+                self.at += 1
+        self.at += 1
+
+    def _variable(self, quoted: bool) -> None:
+        if self.text[self.at] == "`" or self.text.startswith("$(", self.at):
+            self._substitution()
+            return
+        if match := _BRACED.match(self._braced()):
+            self.at += 1 + len(match.group(0))
+            self._expand(match.group(1), match.group(2) or "", match.group(3) or "", quoted, "[" in match.group(0))
+        elif match := _NAME.match(self.text, self.at + 1):
+            self.at = match.end()
+            self._expand(match.group(0), "", "", quoted, False)
+        else:
+            self._add(self.text[self.at : self.at + len("$x")], known=False)
+            self.at += len("$x")
+
+    def _braced(self) -> str:
+        """The text of `{...}` after a dollar sign, with the braces inside it matched."""
+        if not self.text.startswith("${", self.at):
+            return ""
+        depth = 0
+        for end in range(self.at + 1, len(self.text)):
+            depth += (self.text[end] == "{") - (self.text[end] == "}")
+            if not depth:
+                return self.text[self.at + 1 : end + 1]
+        return ""
+
+    def _substitution(self) -> None:
+        """What a command would print is not known: the text stands for it. Whole numbers are reckoned."""
+        opened = self.at
+        if self.text.startswith("$((", opened) and (end := self.text.find("))", opened)) > 0:
+            inner, self.at = self.text[opened + len("$((") : end], end + len("))")
+            found = reckoned(inner, self.shell)
+            self._add(found or self.text[opened : self.at], known=bool(found))
+            return
+        end = self.text.find("`", opened + 1) if self.text[opened] == "`" else self._closed(opened + 1)
+        self.at = len(self.text) if end < 0 else end + 1
+        self._add(self.text[opened : self.at], known=False)
+
+    def _closed(self, at: int) -> int:
+        """Where the bracket that opens at `at` closes; below 0 where it does not."""
+        depth = 0
+        for place in range(at, len(self.text)):
+            depth += (self.text[place] == "(") - (self.text[place] == ")")
+            if not depth:
+                return place
+        return -1
+
+    def _expand(self, name: str, mark: str, default: str, quoted: bool, whole: bool) -> None:
+        held = self.shell.value(name)
+        if held is not None and mark.endswith("+"):
+            held = Word(default, held.where)
+        elif (held is None or not held.text) and mark.endswith(("-", "=")):
+            inner = self.shell.words(default, self.number)
+            held = Word(
+                " ".join(word.text for word in inner), self.shell.place(self.number), all(w.known for w in inner)
+            )
+        if held is None and mark.endswith("+"):
+            return
+        if held is None:
+            self._add(f"${name}", known=False)
+            return
+        if whole and name in self.shell.arrays:
+            self.begun = bool(self.word)  # an array in quotes begins no word of its own
+            self._end()
+            self.out += self.shell.arrays[name]
+            return
+        if quoted:
+            self._add(held.text, held.known)
+            return
+        parts = held.text.split()
+        for number, part in enumerate(parts):
+            if number:
+                self._end()
+            self._add(part, held.known)

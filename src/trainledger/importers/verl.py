@@ -1,0 +1,230 @@
+"""verl's command lines (`python3 -m verl.trainer.main_ppo key=value ...`) and configurations: the policy's update.
+
+The rollout engine, the reference, the critic and the reward model are listed as not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainledger.facts.import_rl import (
+    ACTOR,
+    ENGINES,
+    ESTIMATORS,
+    MICRO,
+    MINI,
+    MODEL,
+    PROMPT,
+    ROLLOUT,
+    TOKENS,
+    VERL_FILLED,
+    VERL_ROWS,
+)  # fmt: skip
+from trainledger.facts.import_rows import CERTAIN
+from trainledger.importers.command_line import Line, lines_of
+from trainledger.importers.document import Document
+from trainledger.importers.formats import Context
+from trainledger.importers.inputs import Input
+from trainledger.importers.keyed import Keyed
+from trainledger.importers.piece import Piece, Rank
+from trainledger.importers.settings import Settings
+from trainledger.importers.yaml_text import scalar
+
+FORMAT = "verl command line or configuration"
+PROGRAMS = ("verl.trainer.main_ppo", "main_ppo.py", "main_dapo", "fsdp_sft_trainer", "verl.trainer.sft_trainer")
+PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+DEGREES = (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"), ("expert", "ep"))
+
+
+def identify(given: Input) -> float:
+    """How surely this is verl's."""
+    if given.script is not None:
+        return CERTAIN if _line(given) is not None else 0.0
+    return (
+        CERTAIN
+        if isinstance(given.data.get("actor_rollout_ref"), dict) or {"partial_pretrain"} <= set(_part(given, "model"))
+        else 0.0
+    )
+
+
+def extract(given: Input, context: Context) -> Piece:
+    """What it says of a plan of the policy's update."""
+    piece = Piece(FORMAT, given.name, Rank.COMMAND)
+    leaves = dict(_of_script(given) if given.script is not None else _of_mapping(given))
+    held = Settings(
+        {key: value for key, (value, _) in leaves.items()}, {key: where for key, (_, where) in leaves.items()}, piece
+    )
+    piece.give("stack.framework", "verl", piece.name)
+    (_tune if held.has("model.partial_pretrain") else _policy)(held, piece)
+    _world(held, piece)
+    for row in VERL_FILLED:
+        if row.path not in piece.given and not any(path.startswith(f"{row.path}.") for path in piece.given):
+            piece.fill(row.path, row.value, row.why, row.source)
+    _Flat(
+        Document(dict(held.values), {(key,): where.rpartition(" ")[0] for key, where in held.places.items()}),
+        VERL_ROWS,
+        piece,
+    ).finish()
+    return piece
+
+
+class _Flat(Keyed):
+    """A mapping whose keys have dots in them."""
+
+    def where(self, name: str) -> str:
+        return f"{self.document.places.get((name,), '')} {name}".strip()
+
+
+def _policy(given: Settings, piece: Piece) -> None:
+    """Reinforcement learning: the policy's keys."""
+    name = "algorithm.adv_estimator"
+    kind = given.text(name) or "gae" if given.has(name) else "gae"
+    piece.give("task", ESTIMATORS.get(kind, "grpo"), given.where(name))
+    _shared(given, piece, MODEL, f"{MODEL}path", ACTOR)
+    engine = (given.text(f"{ACTOR}strategy") if given.has(f"{ACTOR}strategy") else None) or "fsdp"
+    if engine == "megatron" or any(key.startswith(f"{ACTOR}megatron.") for key in given.values):
+        piece.give("parallel.strategy", "megatron-distopt", given.where(f"{ACTOR}strategy"))
+        for one, key in DEGREES:
+            size = f"{ACTOR}megatron.{one}_{'' if one == 'context' else 'model_'}parallel_size"
+            if given.has(size):
+                given.give(f"parallel.{key}", given.whole(size), size)
+    elif engine not in ENGINES:
+        given.refuse(f"{ACTOR}strategy", engine, f"one of {', '.join(ENGINES)}, megatron is known")
+    else:
+        piece.give("parallel.strategy", ENGINES[engine], given.where(f"{ACTOR}strategy"))
+    _batch(given, piece)
+    if given.has(f"{ACTOR}grad_clip"):
+        given.give("optimizer.grad_clip", given.number(f"{ACTOR}grad_clip"), f"{ACTOR}grad_clip")
+
+
+def _shared(given: Settings, piece: Piece, model: str, path: str, actor: str) -> None:
+    """What both trainers have: the model, its recomputation, adapter and dtype, Ulysses' sequence parallelism."""
+    if given.has(path):
+        given.give("model", given.text(path), path)
+    else:
+        piece.refuse(path, "missing", "the model that is trained is needed", where=piece.name)
+    again = f"{model}enable_gradient_checkpointing"
+    if given.values.get(again) is not None:
+        given.give("stack.recompute.kind", "full" if given.has(again) else "none", again)
+        if given.has(again):
+            given.give("stack.recompute.reentrant", False, again)
+    rank = f"{model}lora_rank"
+    if given.has(rank) and given.whole(rank, 0):
+        given.give("adapter.kind", "lora", rank)
+        given.give("adapter.r", given.whole(rank), rank)
+        targets = given.texts(f"{model}target_modules")
+        piece.give(
+            "adapter.targets",
+            targets if targets and targets != ["all-linear"] else "all-linear",
+            given.where(f"{model}target_modules"),
+        )
+    for name, key in ((f"{actor}fsdp_config.model_dtype", "weights"), (f"{actor}fsdp_config.dtype", "compute")):
+        if given.has(name):
+            given.give(f"precision.{key}", given.choice(name, PRECISIONS), name)
+    if given.has(f"{model}use_liger"):
+        given.give("stack.kernels", ["liger"], f"{model}use_liger")
+    ulysses = f"{actor if actor == ACTOR else ''}ulysses_sequence_parallel_size"
+    degree = given.whole(ulysses) if given.has(ulysses) else None
+    if degree is not None and degree > 1:
+        given.give("parallel.cp", degree, ulysses)
+        given.give("parallel.options.cp_comm_type", "ulysses", ulysses)
+
+
+def _batch(given: Settings, piece: Piece) -> None:
+    """Sequences of the policy's micro-batches: whole ones, or tokens that are packed."""
+    lengths = [
+        given.whole(name) if given.has(name) else PROMPT.value
+        for name in ("data.max_prompt_length", "data.max_response_length")
+    ]
+    total = sum(one for one in lengths if isinstance(one, int))
+    if given.has(f"{ACTOR}use_dynamic_bsz"):
+        tokens = given.whole(TOKENS) if given.has(TOKENS) else None
+        piece.give("batch.micro_batch", 1, given.where(f"{ACTOR}use_dynamic_bsz"))
+        piece.give("batch.sequence", tokens or total, given.where(TOKENS))
+        return
+    piece.give("batch.sequence", total, given.where("data.max_response_length"))
+    if given.said(MICRO):
+        given.give("batch.micro_batch", given.whole(MICRO), MICRO)
+    else:
+        piece.refuse(MICRO, "missing", "the policy's micro-batch is needed", "Or set use_dynamic_bsz=True.", piece.name)
+    if given.has(MINI):
+        answers = (given.whole(f"{ROLLOUT}n") if given.has(f"{ROLLOUT}n") else None) or 1
+        given.give("batch.global", (given.whole(MINI) or 1) * answers, MINI)
+
+
+def _tune(given: Settings, piece: Piece) -> None:
+    """Supervised fine-tuning."""
+    piece.give("task", "sft", given.where("model.partial_pretrain"))
+    _shared(given, piece, "model.", "model.partial_pretrain", "model.")
+    engine = given.choice("model.strategy", ENGINES) if given.has("model.strategy") else "fsdp2"
+    given.give("parallel.strategy", engine, "model.strategy")
+    for name, path in (
+        ("data.micro_batch_size_per_gpu", "batch.micro_batch"),
+        ("data.max_length", "batch.sequence"),
+        ("data.train_batch_size", "batch.global"),
+    ):
+        if given.has(name):
+            given.give(path, given.whole(name), name)
+    if given.has("optim.clip_grad"):
+        given.give("optimizer.grad_clip", given.number("optim.clip_grad"), "optim.clip_grad")
+    if given.has("model.fsdp_config.offload_params"):
+        given.give("offload.params", "cpu", "model.fsdp_config.offload_params")
+
+
+def _world(given: Settings, piece: Piece) -> None:
+    """Devices of a node times nodes; the ranks that shard where not all do."""
+    per = given.whole("trainer.n_gpus_per_node") if given.said("trainer.n_gpus_per_node") else None
+    nodes = (given.whole("trainer.nnodes") if given.has("trainer.nnodes") else None) or 1
+    if per is not None:
+        given.give("parallel.world", per * nodes, "trainer.n_gpus_per_node")
+    name = f"{ACTOR}fsdp_config.fsdp_size"
+    if given.has(name) and str(given.values[name]) != "-1":
+        given.give("parallel.strategy", "hsdp", name)
+        given.give("parallel.shard", given.whole(name), name)
+
+
+def _line(given: Input) -> Line | None:
+    """The command that runs verl's trainer."""
+    if given.script is None:
+        return None
+    return next((line for line in lines_of(given.script) if any(one in line.program.text for one in PROGRAMS)), None)
+
+
+def _part(given: Input, name: str) -> Mapping[str, Any]:
+    found = given.data.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _of_script(given: Input) -> Iterator[tuple[str, tuple[Any, str]]]:
+    """Overrides as Hydra reads them: `key=value`, `+key=value`, `++key=value`; the last one counts."""
+    line = _line(given)
+    for word in line.words if line is not None else ():
+        key, equals, value = word.text.partition("=")
+        key = key.lstrip("+")
+        if key.lstrip("-") in ("config-name", "config-path", "config-dir"):
+            if "megatron" in value:
+                yield f"{ACTOR}strategy", ("megatron", f"{word.where} {key}")
+        elif equals and not key.startswith("-"):
+            yield key, (_hydra(value), f"{word.where} {key}")
+
+
+def _hydra(text: str) -> Any:
+    """A value: a list in brackets is its words."""
+    if text.startswith("[") and text.endswith("]"):
+        return [one.strip(" \"'") for one in text[1:-1].split(",") if one.strip()]
+    return scalar(text)
+
+
+def _of_mapping(given: Input) -> Iterator[tuple[str, tuple[Any, str]]]:
+    document = given.document or Document({}, {})
+
+    def leaves(data: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, tuple[Any, str]]]:
+        for name, value in data.items():
+            here = (*path, str(name))
+            if isinstance(value, dict):
+                yield from leaves(value, here)
+            elif not (isinstance(value, str) and value.startswith("${")) and value is not None:
+                yield ".".join(here), (value, f"{document.where(here)} {'.'.join(here)}")
+
+    yield from leaves(given.data, ())

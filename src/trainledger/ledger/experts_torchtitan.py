@@ -1,0 +1,79 @@
+"""torchtitan's router and routed experts on a tape, without expert parallelism.
+
+Scores are made in fp32; tokens are gathered in the order of their experts, run through three grouped products, weighed
+in fp32, and added up by a deterministic scatter. That one sorts an int64 number of every element that it adds.
+Sources: torchtitan/models/common/{moe,token_dispatcher}.py, ops/scatter_add.py (1690e0aea); aten/src/ATen/native/
+TensorAdvancedIndexing.cpp, _scatter_via_index_put, and cuda/Indexing.cu, index_put_with_sort_kernel (v2.13).
+"""
+
+from __future__ import annotations
+
+from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.base.sources import Basis
+from trainledger.facts.dtypes import FP32, INT32, INT64
+from trainledger.facts.kernels import SORTED_SCATTER
+from trainledger.ledger import aten
+from trainledger.ledger.activations import activation
+from trainledger.ledger.experts import grouped, plain, taken
+from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.model import program as p
+
+GATE = "gate product"  # which the policy of selective recompute does not count among products
+
+
+def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
+    """Logits, the scores of the chosen experts, and their numbers."""
+    tokens, slots = t.dims[x][:-1], Axis(Dim.SLOTS, spec.top_k)
+    high, own = aten.to(t, x, FP32), aten.to(t, weight, FP32)
+    logits = t.fresh((*tokens, t.dims[weight][0]), FP32, t.grad[x] or t.grad[weight], "logits")
+    saves = ((high,) if t.grad[weight] else ()) + ((own,) if t.grad[x] else ())
+    t.run(Prim(GATE, (high, own), (logits,), saves, (Step(Code.GRAD, 1), Step(Code.GRAD, 0)), ()))
+    t.end([high, own])
+    probs = aten.softmax(t, logits, FP32)
+    dims = (*tokens, slots)
+    best, chosen = t.fresh(dims, FP32, False, "best scores"), t.fresh(dims, INT64, False, "chosen experts")
+    t.run(Prim("topk", (probs,), (best, chosen), (), (), ()))
+    scores = taken(t, probs, chosen, dims, "scores")
+    if spec.normalise:
+        total = t.fresh((*tokens, Axis(Dim.ONE, 1)), FP32, t.grad[scores], "sum of scores")
+        t.run(Prim("sum", (scores,), (total,), (), aten.PASS0, ()))
+        scores = aten.mul(t, scores, aten.shift(t, total), "normalised scores")
+    return [logits, aten.scale(t, scores), chosen]
+
+
+def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int]) -> int:
+    """The sum over each token's experts, weighed by their scores; `weights`: of gate, up and down."""
+    x, scores, chosen = ins
+    gate, up, down = weights
+    slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
+    counts = plain(t, "tokens per expert", chosen, t.dims[gate][:1], INT64)
+    place = t.fresh(slots, INT64, False, "places in order")
+    t.run(Prim("sort", (chosen,), (place,), (), (), (aten.temporary(t, slots, INT64, "experts in order"),)))
+    by_place = taken(t, aten.view(t, scores), place, slots, "scores by expert")
+    token = plain(t, "token of each place", place, slots, INT64)
+    rows = taken(t, x, token, (*slots, hidden), "tokens by expert")
+    ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)
+    act = activation(t, spec.act, grouped(t, rows, gate, ends, (*slots, inner)))
+    product = aten.mul(t, act, grouped(t, rows, up, ends, (*slots, inner)), "gated")
+    out = grouped(t, product, down, ends, (*slots, hidden))
+    score = aten.view(t, by_place, (*slots, Axis(Dim.ONE, 1)))
+    weighed = aten.to(t, aten.mul(t, aten.to(t, out, FP32), score, "weighed"), t.dtype[x])
+    t.end([rows, product, out])
+    result = _scattered(t, weighed, token, t.dims[x])
+    t.end([counts, place, by_place, token, ends, score, weighed])
+    return result
+
+
+def _scattered(t: Tape, rows: int, token: int, dims: Dims) -> int:
+    """Rows added to the zeros of their tokens; backward gathers the gradient's rows."""
+    zeros = t.fresh(dims, t.dtype[rows], False, "zeros")
+    t.run(Prim("zeros", (), (zeros,), (), (), ()))
+    out = t.fresh(dims, t.dtype[rows], t.grad[rows], "sum over experts")
+    work = tuple(
+        aten.temporary(t, t.dims[rows], INT64, f"deterministic scatter: {name}", Basis.ASSUMED)
+        for name in SORTED_SCATTER.arrays
+    )
+    steps = (Step(Code.GRAD, 1),)
+    made = t.run(Prim("scatter_add", (zeros, rows, token), (out,), (token,) if t.grad[rows] else (), steps, work))
+    t.end([zeros])
+    return made

@@ -1,0 +1,266 @@
+"""FSDP2 under torch.distributed.pipelining: a rank's stages, walked, in the order of the schedule.
+
+A stage's buffers for what it receives stand for every micro-batch from its first step on. Its outputs live until their
+backward, the last stage's to the end of the step, where they are merged into one tensor for who called it. Weights stay
+gathered from a step's first forward, and gradients whole, in the dtype of reductions, until the stage's last backward,
+after which all its units are reduced.
+Sources: torch/distributed/pipelining/stage.py, _prepare_forward_infra, forward_one_chunk, backward_one_chunk,
+backward_maybe_with_nosync; schedules.py, _merge_outputs (v2.5 to v2.13); torchtitan, apply_fsdp (2024-05 to 2026-04).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainledger.base.dims import Axis, Dim
+from trainledger.base.sources import Source
+from trainledger.facts.dtypes import FP32
+from trainledger.facts.megatron import SETTLED
+from trainledger.facts.pithtrain import NAME as PITHTRAIN
+from trainledger.facts.torchtitan import NAME, Change, holds
+from trainledger.ledger.arrange import Micro, Pieces, arranged
+from trainledger.ledger.blocks import Walked
+from trainledger.ledger.book import AUTOGRAD
+from trainledger.ledger.fsdp2 import Fsdp2, How, Kept
+from trainledger.ledger.layout import Copies, Schedule, Sharded
+from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.micro import walk
+from trainledger.ledger.opening import Job
+from trainledger.ledger.units import ROOT_KEY, Key, Units
+from trainledger.lines.actions import Action, Kind
+from trainledger.lines.line import Account
+from trainledger.lines.pipeline import pipeline_of
+from trainledger.lines.schedules import actions
+from trainledger.lines.stream import Events, Segment
+from trainledger.model.program import Model
+from trainledger.plan.schema import Plan
+from trainledger.plan.stages import Chunk, split_of, stages
+
+if TYPE_CHECKING:
+    from trainledger.ledger.step import Updates
+
+STAGES = Source("PyTorch", "torch/distributed/pipelining/stage.py", "v2.5 to v2.13")
+EMPTY = Walked((), (), (), frozenset(), frozenset(), False, False, (0, 0))
+
+
+def chunks_at(plan: Plan, model: Model, at: int) -> tuple[Chunk, ...]:
+    """The chunks of one pipeline rank."""
+    layers = sum(block.count for block in model.blocks)
+    return tuple(one for one in stages(split_of(plan, layers)) if one.rank == at)
+
+
+def part_of(model: Model, chunks: tuple[Chunk, ...]) -> Model:
+    """The model of these chunks."""
+    kept = {layer for one in chunks for layer in range(one.first, one.first + one.layers)}
+    blocks = (replace(block, layers=tuple(at for at in block.layers if at in kept)) for block in model.blocks)
+    words, loss = any(one.embedding for one in chunks), any(one.loss for one in chunks)
+    return replace(
+        model,
+        embeddings=model.embeddings if words else (),
+        blocks=tuple(block for block in blocks if block.layers),
+        head=model.head if loss else replace(model.head, ops=(), weights=()),
+    )
+
+
+def renumbered(model: Model) -> Model:
+    """The layers of a stage, counted from 0."""
+    places = {at: number for number, at in enumerate(sorted(at for block in model.blocks for at in block.layers))}
+    return replace(
+        model, blocks=tuple(replace(one, layers=tuple(places[at] for at in one.layers)) for one in model.blocks)
+    )
+
+
+class Waiting(Fsdp2):
+    """A micro-batch after which nothing is reduced and everything stays gathered."""
+
+    def reduce(self, key: Key) -> list[int]:
+        """A unit's gradients are added to what waits."""
+        whole = [(one.weight, one.line) for one in self.arrived.pop(key, [])]
+        return self._accumulate(key, whole, self.kept.waiting.pop(key, [])) if whole else []
+
+    def last(self) -> Events:
+        """After a stage's last backward: every unit is reduced in turn, the root first."""
+        ending = Fsdp2(self.units, self.lines, self.kept, (self.fresh, True))
+        keys = (ROOT_KEY, *(key for at in sorted(self.units.own) for key in self.units.keys(at)))
+        return (*(event for key in keys for event in ending.reduce(key)), *ending.ended())
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One of a rank's chunks and what passes through it: a step's first micro-batch, which gathers the weights, the
+    others, and what follows the last."""
+
+    chunk: Chunk
+    first: Micro
+    later: Micro
+    ended: Events
+
+    def of(self, action: Action) -> Micro:
+        """The micro-batch of an action."""
+        return self.later if action.micro_batch else self.first
+
+
+class Edges(NamedTuple):
+    """Lines of hidden states and their gradients, of the buffers that these are received in, of a micro-batch's logits,
+    and of all of them, where the step returns these. `plain`: nothing is received in buffers that stay, outputs are let
+    go of once they are sent, and logits are the loss's own."""
+
+    hidden: int
+    slope: int
+    received: int
+    arrived: int
+    logits: int
+    merged: int | None
+    plain: bool
+
+
+class Rank(NamedTuple):
+    """A rank's part of the model as a job, that of all stages, its chunks, the units of each, and its actions."""
+
+    job: Job
+    whole: Job
+    chunks: tuple[Chunk, ...]
+    units: tuple[Units, ...]
+    order: tuple[Action, ...]
+
+
+def rank_at(plan: Plan, whole: Job, at: int, units: Callable[[Model], Units]) -> Rank:
+    """A pipeline rank; `units` makes a stage's."""
+    chunks = chunks_at(plan, whole.model, at)
+    job = replace(whole, model=part_of(whole.model, chunks))
+    each = tuple(_filled(units(renumbered(part_of(whole.model, (one,))))) for one in chunks)
+    pipeline = pipeline_of(plan)
+    if plan.stack.framework == PITHTRAIN:  # once it repeats itself, every further micro-batch is as the one before
+        most = SETTLED.rounds * pipeline.ranks * pipeline.chunks
+        pipeline = replace(pipeline, micro_batches=min(pipeline.micro_batches, most))
+    return Rank(job, whole, chunks, each, actions(pipeline, at))
+
+
+def _filled(units: Units) -> Units:
+    """The units that hold a weight: a stage without the model's ends has none for these."""
+    return replace(units, own={at: tuple(one for one in row if one.members) for at, row in units.own.items()})
+
+
+class Pipelined(Sharded):
+    """One rank of a pipeline."""
+
+    def __init__(self, rank: Rank, how: How, updates: Updates) -> None:
+        super().__init__(rank.job, Schedule(1, False, False), rank.units[0], how, updates)
+        self.stages = rank
+        self.count = 1 + max(one.micro_batch for one in rank.order)
+        self.walked = None
+
+    def gradients(self) -> Copies:
+        """One tensor of each unit's reduced gradients, stage by stage."""
+        found: Copies = []
+        for units in self.stages.units:
+            self.units = units
+            found += super().gradients()
+        return found
+
+    def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
+        """A step as one micro-batch: forwards up to the first backward, and all that follows."""
+        pieces, named = walk(self.stages.whole, leaves)
+        edges, rank = self._edges(pieces), self.stages
+        made = tuple(self._stage(*one, (pieces, named)) for one in zip(rank.chunks, rank.units, strict=True))
+        first = _step(rank, made, edges, self._buffers(edges))
+        later = _step(rank, made, edges, ())
+        return lambda again: (later if again else first,)
+
+    def _edges(self, pieces: Pieces) -> Edges:
+        book, run = self.job.book, self.job.run
+        line = book.lines[pieces.hidden]
+        named = (
+            (Account.ACTIVATIONS, "hidden states", AUTOGRAD),
+            (Account.BACKWARD, "gradient of hidden states", AUTOGRAD),
+            (Account.BUFFERS, "hidden states received", STAGES),
+            (Account.BUFFERS, "gradients received", STAGES),
+        )
+        hidden, slope, received, arrived = (
+            book.tensor(account, name, line.dims, line.dtype, source) for account, name, source in named
+        )
+        words = self.stages.whole.model.head.weights[-1].flat[0]
+        dims = (*self.job.frame().dims(()), words)
+        plain, version = run.software.framework == PITHTRAIN, run.software.release(NAME)
+        dtype = run.setting.weights if holds(Change.LOSS_CASTS, version) else FP32
+        logits = book.tensor(Account.LOGITS, "logits of a micro-batch that has run", dims, dtype, STAGES)
+        if holds(Change.DROPS_OUTPUTS, version):
+            return Edges(hidden, slope, received, arrived, logits, None, plain)
+        all_dims = (Axis(Dim.BATCH, dims[0].size * self.count), *dims[1:])
+        merged = book.tensor(Account.LOGITS, "logits of all micro-batches", all_dims, dtype, STAGES)
+        return Edges(hidden, slope, received, arrived, logits, merged, plain)
+
+    def _buffers(self, edges: Edges) -> Events:
+        """What the stages make in the first step."""
+        if edges.plain:
+            return ()
+        before = sum(not one.embedding for one in self.stages.chunks) * self.count
+        after = sum(not one.loss for one in self.stages.chunks) * self.count
+        return (edges.received + 1,) * before + (edges.arrived + 1,) * after
+
+    def _stage(self, chunk: Chunk, units: Units, walked: tuple[Pieces, tuple[int, ...]]) -> Stage:
+        pieces, named = walked
+        own = replace(
+            pieces,
+            opening=pieces.opening if chunk.embedding else EMPTY,
+            layers=pieces.layers[chunk.first : chunk.first + chunk.layers],
+            closing=pieces.closing if chunk.loss else EMPTY,
+            outputs=pieces.outputs if chunk.loss else (),
+            early=(),
+        )
+        kept, names = Kept(), (*named, *pieces.early) if chunk.loss else ()
+        first = Waiting(units, self.lines, kept, (True, False))
+        made = arranged(own, names, first)
+        later = arranged(own, names, Waiting(units, self.lines, kept, (True, False)))
+        return Stage(chunk, made, later, first.last())
+
+
+def _step(rank: Rank, made: tuple[Stage, ...], edges: Edges, buffers: Events) -> Micro:
+    """The segments of one step."""
+    forward, backward = [Segment("forward", buffers)], list[Segment]()
+    last = {one.chunk: one.micro_batch for one in rank.order}
+    for action in rank.order:
+        if action.kind is Kind.WEIGHT:  # counted with the other half
+            continue
+        stage = made[action.chunk]
+        chunk, micro = stage.chunk, stage.of(action)
+        if action.kind is Kind.FORWARD:
+            found = backward if backward else forward
+            found.append(Segment("forward", _entered(chunk, edges)))
+            found += [one._replace(moment="forward") for one in micro.forward]
+            found.append(Segment("forward", (-edges.hidden - 1,) * (edges.plain and not chunk.loss)))
+            continue
+        arrived = (edges.slope + 1,) if edges.plain else (-edges.arrived - 1, edges.slope + 1)
+        backward.append(Segment("backward", () if chunk.loss else arrived))
+        backward += micro.backward
+        ended = stage.ended if action.micro_batch == last[action.chunk] else ()
+        backward.append(Segment("backward", (*_left(chunk, micro, edges), *ended)))
+    if edges.merged is not None and any(one.loss for one in rank.chunks):
+        kept = (-edges.logits - 1,) * (1 + max(last.values()))
+        backward.append(Segment("backward", (edges.merged + 1, *kept, -edges.merged - 1)))
+    products = {events: at for one in made for micro in (one.first, one.later) for events, at in micro.products.items()}
+    return Micro(tuple(forward), tuple(backward), (), products, ())
+
+
+def _entered(chunk: Chunk, edges: Edges) -> Events:
+    """What is received is the stage's input; the last stage's logits will be kept."""
+    if edges.plain:
+        return () if chunk.embedding else (edges.hidden + 1,)
+    received = () if chunk.embedding else (-edges.received - 1, edges.hidden + 1)
+    return (*received, edges.logits + 1) if chunk.loss else received
+
+
+def _left(chunk: Chunk, micro: Micro, edges: Edges) -> Events:
+    """After a backward: the output or what names the loss is let go, the input's gradient is sent."""
+    out: Events
+    if edges.plain:
+        out = tuple(-line - 1 for line in micro.named) if chunk.loss else ()
+        return out if chunk.embedding else (*out, -edges.slope - 1)
+    if chunk.loss:
+        names = (*micro.named, *((edges.logits,) if edges.merged is None else ()))
+        out = tuple(-line - 1 for line in names)
+    else:
+        out = (-edges.hidden - 1, edges.arrived + 1)
+    return out if chunk.embedding else (*out, -edges.slope - 1, edges.received + 1)

@@ -1,0 +1,107 @@
+"""One rank's part of a model under PyTorch's tensor parallelism, with the collectives around its layers.
+
+A linear layer whose outputs are spread reads the whole sequence; the result of one whose inputs are spread is added up
+over ranks, and with sequence parallelism each takes its part of the tokens. The table of words is spread by words.
+Sources: torch/distributed/tensor/parallel/style.py (v2.4 to v2.13); torchtitan, apply_tp (2024-05 to 2026-04).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from trainledger.base.dims import Dim, Dims
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.ledger.losses_parallel import SPREAD
+from trainledger.lines.local import local_model
+from trainledger.lines.parts import BY_TENSOR, Parts
+from trainledger.model.operations_parallel import Collective, Copied, Gathered, Summed
+from trainledger.model.program import Attention, Embed, Linear, Model, Op, Repeat, Role
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+WHOLE = "whole "  # before the name of what was gathered
+
+
+class Side(StrEnum):
+    """Which side of a weight is spread over ranks."""
+
+    COLUMN = "column"  # its outputs
+    ROW = "row"  # its inputs, or the words of a table
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """Ranks; whether norms and residuals are spread along the sequence; whether the loss reads spread logits; whether
+    each linear layer takes its input by itself."""
+
+    ranks: int
+    sequence: bool
+    loss: bool
+    alone: bool
+
+
+def spread(model: Model, plan: Plan) -> Model:
+    """This rank's part of the model that a plan trains; the model itself where nothing is spread over ranks."""
+    ranks = degrees(plan)
+    if ranks.tp == 1:
+        return local_model(model, Parts(ep=ranks.ep))
+    titan = plan.stack.framework == TORCHTITAN
+    alone = not titan and not plan.parallel.sp
+    how = How(ranks.tp, plan.parallel.sp, plan.stack.loss == SPREAD, alone)
+    whole = replace(
+        model,
+        prologue=tuple(_around(model.prologue, how)),
+        blocks=tuple(replace(block, ops=tuple(_around(block.ops, how))) for block in model.blocks),
+        head=replace(model.head, ops=tuple(_around(model.head.ops, how))),
+    )
+    part = local_model(whole, Parts(tp=ranks.tp))
+    blocks = tuple(replace(block, ops=tuple(_counted(op, ranks.tp) for op in block.ops)) for block in part.blocks)
+    return replace(part, blocks=blocks)
+
+
+def _counted(op: Op, ranks: int) -> Op:
+    """An operation that names a number of heads, with this rank's."""
+    spec = op.spec
+    if isinstance(spec, Attention):
+        heads, keys = spec.heads // ranks, max(spec.kv_heads // ranks, 1)
+        return replace(op, spec=replace(spec, heads=heads, kv_heads=keys))
+    return replace(op, spec=Repeat(spec.heads // ranks)) if isinstance(spec, Repeat) else op
+
+
+def _around(ops: tuple[Op, ...], how: How) -> Iterator[Op]:
+    """The operations with the collectives between them. What was gathered lives until its module returns."""
+    ready = dict[str, str]()  # what was gathered, by the name of its part
+    for op in ops:
+        side = _side(op)
+        if side is Side.COLUMN:
+            (name,) = op.ins
+            if how.alone or name not in ready:
+                ready[name] = WHOLE + name
+                spec: Collective = Gathered(how.ranks, Dim.SEQUENCE) if how.sequence else Copied()
+                yield Op(op.name, spec, op.ins, (ready[name],), ())
+            yield replace(op, ins=(ready[name],))
+        else:
+            yield op
+        if side is Side.ROW:
+            whole = tuple(ready.values())
+            ready.clear()
+            yield Op(op.name, Summed(how.ranks, how.sequence), op.outs, op.outs, op.dims, whole)
+        elif "logits" in op.outs and not how.loss:
+            yield Op(op.name, Gathered(how.ranks, Dim.VOCAB), op.outs, op.outs, op.dims)
+
+
+def _side(op: Op) -> Side:
+    """Which side of the operation's weight is spread."""
+    spec = op.spec
+    if isinstance(spec, Embed):
+        return Side.ROW if spec.weight.role is Role.EMBEDDING and _among(spec.weight.dims[:1]) else Side.NEITHER
+    if not isinstance(spec, Linear):
+        return Side.NEITHER
+    return Side.COLUMN if _among(op.dims) else Side.ROW if _among(spec.weight.dims) else Side.NEITHER
+
+
+def _among(dims: Dims) -> bool:
+    return any(axis.dim in BY_TENSOR for axis in dims)

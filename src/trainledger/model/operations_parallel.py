@@ -1,0 +1,35 @@
+"""What PyTorch's tensor parallelism runs between a model's own operations: tensors of a group of ranks made whole,
+added up, spread.
+
+Source: torch/distributed/tensor/parallel/style.py, tensor/_redistribute.py (v2.4 to v2.13).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.dims import Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Every rank gets the parts of all `ranks` along `dim`."""
+
+    ranks: int
+    dim: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """The sum over `ranks`; `spread`: each takes its part of the sequence."""
+
+    ranks: int
+    spread: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What every rank has whole; its gradient is added up over ranks."""
+
+
+Collective = Gathered | Summed | Copied

@@ -1,0 +1,138 @@
+"""`trainledger import`, and verbs that are given the run's own files: in one process, as a user would type them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trainledger.cli.main import main
+
+TUNE = """\
+model:
+  _component_: torchtune.models.llama3_2.llama3_2_1b
+tokenizer:
+  _component_: torchtune.models.llama3.llama3_tokenizer
+  max_seq_len: 2048
+batch_size: 2
+gradient_accumulation_steps: 1
+optimizer:
+  _component_: torch.optim.AdamW
+  fused: true
+loss:
+  _component_: torchtune.modules.loss.LinearCrossEntropyLoss
+dtype: bf16
+enable_activation_checkpointing: true
+enable_activation_ofloading: false
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    """Run one command line: exit code, standard output, standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(list(arguments))
+        done = capsys.readouterr()
+        return code, done.out, done.err
+
+    return call
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "tune.yaml"
+    path.write_text(TUNE, encoding="utf-8")
+    return str(path)
+
+
+def test_a_plan_is_written_with_the_origin_of_every_key(run, file: str, tmp_path: Path) -> None:
+    target = tmp_path / "plan.yaml"
+    code, _, err = run("import", file, "-o", str(target))
+    assert (code, err) == (0, "")
+    text = target.read_text(encoding="utf-8")
+    plan = yaml.safe_load(text)
+    assert (plan["batch"]["micro_batch"], plan["batch"]["sequence"]) == (2, 2048)
+    assert f"{file}:6 batch_size" in text
+    assert "# default: " in text
+    assert "unknown key, ignored: enable_activation_ofloading" in text
+
+
+def test_a_file_that_is_there_is_not_written_over(run, file: str, tmp_path: Path) -> None:
+    target = tmp_path / "plan.yaml"
+    target.write_text("mine", encoding="utf-8")
+    code, _, err = run("import", file, "-o", str(target))
+    assert code == 2
+    assert "--force" in err
+    assert target.read_text(encoding="utf-8") == "mine"
+    assert run("import", file, "-o", str(target), "--force")[0] == 0
+
+
+def test_the_plan_that_was_written_gives_the_same_estimate(run, file: str, tmp_path: Path) -> None:
+    target = tmp_path / "plan.yaml"
+    run("import", file, "-o", str(target))
+    first, second = (json.loads(run("estimate", one, "--json")[1]) for one in (file, str(target)))
+    assert first["peak"] == second["peak"]
+    assert first["entries"] == second["entries"]
+
+
+def test_an_estimate_says_what_it_read_and_what_it_did_not_know(run, file: str) -> None:
+    code, out, _ = run("estimate", file)
+    assert code == 0
+    assert "Unknown keys, ignored" in out
+    assert "did you mean enable_activation_offloading?" in out
+    draft = json.loads(run("estimate", file, "--json")[1])["draft"]
+    assert draft["formats"] == [{"file": file, "format": "torchtune"}]
+    assert [one["path"] for one in draft["unknown"]] == ["enable_activation_ofloading"]
+
+
+def test_what_is_no_pair_is_refused(run, file: str) -> None:
+    code, _, err = run("estimate", file, "--env", "NOTHING", "--framework-version", "torchtune=0.6")
+    assert code == 2
+    assert "--env" in err
+    assert "--framework-version" in err
+
+
+def test_a_pickle_is_never_read(run, tmp_path: Path) -> None:
+    path = tmp_path / "training_args.bin"
+    path.write_bytes(b"\x80\x04")
+    code, _, err = run("estimate", str(path))
+    assert code == 2
+    assert "pickle" in err
+    assert "to_json_string" in err
+
+
+def test_what_is_not_recognised_is_said(run, tmp_path: Path) -> None:
+    path = tmp_path / "odd.sh"
+    path.write_text("#!/bin/bash\nls -l\n", encoding="utf-8")
+    code, _, err = run("estimate", str(path))
+    assert code == 2
+    assert "not recognised" in err
+
+
+def test_an_account_that_is_left_out_is_asked_for(run, file: str) -> None:
+    code, _, err = run("explain", file)
+    assert code == 2
+    assert "ACCOUNT: missing; files and then an account of the ledger are needed." in err
+    assert f"Name one after it: trainledger explain {file} weights." in err
+
+
+def test_a_place_that_names_its_key_is_not_followed_by_the_key_again(run, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("model_name_or_path: x\nfinetuning_type: lora\nstage: sftt\n", encoding="utf-8")
+    code, _, err = run("estimate", str(path))
+    assert code == 2
+    assert f"{path}:3 stage: found 'sftt'" in err
+
+
+@pytest.mark.parametrize("name", ["micro_batchsize_per_gpu", "micro_batch_size_pergpu"])
+def test_a_key_of_a_silent_section_that_is_nearly_one_that_counts_is_listed(run, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    text = "torchrun --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer data.max_length=2048 data.train_batch_size=256"
+    path.write_text(f"{text} model.partial_pretrain=Qwen/Qwen2.5-7B data.{name}=4\n", encoding="utf-8")
+    code, _, err = run("import", str(path))
+    assert code == 2
+    assert f"data.{name}: unknown key" in err
+    assert "Did you mean data.micro_batch_size_per_gpu?" in err

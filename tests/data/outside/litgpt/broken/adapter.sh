@@ -1,0 +1,1 @@
+litgpt finetune_adapter_v2 microsoft/phi-2 --train.max_seq_length 512

@@ -1,0 +1,1 @@
+torchrun --nproc_per_node=4 --rdzv_backend=c10d recipes/full_finetune_distributed.py --config ./1b_full_single.yaml optimizer_in_bwd=False optimizer._component_=torch.optim.AdamW optimizer.fused=True fsdp_cpu_offload=False data_parallel_replicate_dim=2 data_parallel_shard_dim=2

@@ -1,0 +1,67 @@
+"""Which changes a version of torchtitan has, by release and by commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainledger.facts.torchtitan import (
+    NEWEST,
+    ROWS,
+    Change,
+    compiles_loss,
+    dated_torch,
+    day_of,
+    holds,
+    torch_at,
+    torch_of,
+)
+from trainledger.facts.torchtitan_commits import DIGITS, ERAS
+
+
+def test_commits_are_told_by_their_first_digits_and_stand_in_one_era() -> None:
+    commits = [digits for era in ERAS.values() for digits in era.split()]
+    assert {len(digits) for digits in commits} == {DIGITS}
+    assert len(set(commits)) == len(commits)
+    assert list(ERAS) == sorted(ERAS)
+
+
+def test_every_change_begins_and_ends_with_an_era() -> None:
+    for row in ROWS.values():
+        assert row.since in ERAS
+        assert not row.until or row.until in ERAS
+
+
+@pytest.mark.parametrize(
+    "version, day",
+    [
+        ("5940ddeb532c", "2025-02-06"),
+        ("5940ddeb", "2025-02-06"),
+        ("v0.2.2", "2026-02-20"),
+        ("9dec370", "2024-12-26"),
+        ("0.0", NEWEST),
+        ("no such", NEWEST),
+    ],
+)
+def test_the_day_of_a_version(version: str, day: str) -> None:
+    assert day_of(version) == day
+
+
+def test_a_change_may_be_taken_back() -> None:
+    assert [holds(Change.SAVES_ABS, one) for one in ("e10cb9494", "2271b6386db6", "88247277c6b9")] == [
+        False,
+        True,
+        False,
+    ]
+    assert [compiles_loss(one) for one in ("40f8fd007957", "e10cb9494", "2271b6386db6", "775a486")] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_the_release_of_pytorch_follows_from_the_day() -> None:
+    assert torch_of("5940ddeb532c") == "2.7"
+    assert torch_at("2024-12-15") == "2.6"
+    assert dated_torch("1963fc8 (2024-12-23)") == "2.7"
+    assert dated_torch("2.7.0a0") == ""

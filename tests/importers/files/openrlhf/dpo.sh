@@ -1,0 +1,2 @@
+deepspeed --num_gpus=8 --module openrlhf.cli.train_dpo --pretrain meta-llama/Llama-3.1-8B --max_len 8192 \
+  --micro_train_batch_size 1 --train_batch_size 256 --zero_stage 3 --bf16 --beta 0.1 --ref_offload --gradient_checkpointing

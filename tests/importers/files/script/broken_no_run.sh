@@ -1,0 +1,3 @@
+#!/bin/bash
+pip install torch
+echo done

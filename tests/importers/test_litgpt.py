@@ -1,0 +1,87 @@
+"""LitGPT's files and lines: what is read, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.importers.native import GOLDEN, broken, cases, drafted, ids, messages
+from trainledger.base.problems import InputError
+from trainledger.facts.catalogue import find_model
+from trainledger.facts.import_litgpt import KEYS, MODELS
+from trainledger.facts.import_litgpt import OPTIMIZERS as NAMES
+from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.importers.formats import format_of
+from trainledger.importers.inputs import read_input
+from trainledger.importers.outside import read_any
+
+CASES = cases("litgpt")
+BROKEN = broken("litgpt")
+
+
+@pytest.mark.parametrize("path", CASES, ids=ids(CASES))
+def test_what_is_read(path: Path) -> None:
+    assert format_of(read_input(str(path))) == "litgpt"
+    assert drafted(path) == path.with_name(path.name + GOLDEN).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", CASES, ids=ids(CASES))
+def test_the_draft_is_a_plan(path: Path) -> None:
+    draft = read_any([str(path)])
+    assert draft.plan.stack.framework == "litgpt"
+    assert draft.formats == ((str(path), "litgpt"),)
+    assert draft.unknown == ()
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=ids(BROKEN))
+def test_what_is_refused(path: Path) -> None:
+    expected = path.with_name(path.name + ".txt").read_text(encoding="utf-8")
+    assert expected.strip()
+    assert messages(path) == expected
+
+
+def test_enough_files_are_read() -> None:
+    assert len(CASES) > 10
+    assert len(BROKEN) > 5
+
+
+def test_a_key_has_one_row() -> None:
+    names = [row.name for row in KEYS]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_a_models_name_is_one_of_the_catalogue() -> None:
+    named = [row for row in MODELS.values() if row.value]
+    assert named
+    assert all(find_model(row.value).name == row.value for row in named)
+    assert all("model_type" in row.keys for row in MODELS.values() if not row.value)
+
+
+def test_an_optimizers_name_is_one_of_the_plan() -> None:
+    assert {row.value for row in NAMES.values()} <= set(OPTIMIZERS)
+
+
+FOLDER = CASES[0].parent
+
+
+@pytest.mark.parametrize(("release", "strategy"), [("0.5.10", "fsdp1"), ("0.5.11", "fsdp2"), ("8641822", "fsdp1")])
+def test_its_sharding_by_release(release: str, strategy: str) -> None:
+    plan = read_any([str(FOLDER / "with_config.sh")], versions={"litgpt": release}).plan
+    assert plan.parallel.strategy == strategy
+
+
+def test_a_length_that_no_file_says_is_asked_for(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("checkpoint_dir: microsoft/phi-2\ntrain: {micro_batch_size: 1, global_batch_size: 8}\n")
+    with pytest.raises(InputError, match=r"batch\.sequence"):
+        read_any([str(config)])
+    assert read_any([str(config)], ["batch.sequence=256"]).plan.batch.sequence == 256
+
+
+def test_an_unknown_key_is_listed_with_the_nearest(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("checkpoint_dir: microsoft/phi-2\ntrain: {micro_batchsize: 1, max_seq_length: 8}\n")
+    (one,) = read_any([str(config)]).unknown
+    assert (one.path, one.near) == ("train.micro_batchsize", "train.micro_batch_size")
+    assert one.where == f"{config}:2 train.micro_batchsize"

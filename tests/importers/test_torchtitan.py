@@ -1,0 +1,133 @@
+"""torchtitan's files and lines: what is read, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.importers.native import GOLDEN, broken, cases, drafted, ids, messages
+from trainledger.facts.catalogue import find_model
+from trainledger.facts.import_torchtitan import KEYS
+from trainledger.facts.import_torchtitan_words import MODELS, PRESETS
+from trainledger.facts.import_torchtitan_words import OPTIMIZERS as NAMES
+from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.importers.formats import format_of
+from trainledger.importers.inputs import read_input
+from trainledger.importers.outside import read_any
+
+CASES = cases("torchtitan")
+BROKEN = broken("torchtitan")
+
+
+@pytest.mark.parametrize("path", CASES, ids=ids(CASES))
+def test_what_is_read(path: Path) -> None:
+    assert format_of(read_input(str(path))) == "torchtitan"
+    assert drafted(path) == path.with_name(path.name + GOLDEN).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", CASES, ids=ids(CASES))
+def test_the_draft_is_a_plan(path: Path) -> None:
+    draft = read_any([str(path)])
+    assert draft.plan.stack.framework == "torchtitan"
+    assert draft.formats == ((str(path), "torchtitan"),)
+    assert draft.unknown == ()
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=ids(BROKEN))
+def test_what_is_refused(path: Path) -> None:
+    expected = path.with_name(path.name + ".txt").read_text(encoding="utf-8")
+    assert expected.strip()
+    assert messages(path) == expected
+
+
+def test_enough_files_are_read() -> None:
+    assert len(CASES) > 10
+    assert len(BROKEN) > 5
+
+
+def test_a_key_has_one_row() -> None:
+    names = [row.name for row in KEYS]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_a_models_name_is_one_of_the_catalogue() -> None:
+    named = [row for row in MODELS.values() if row.value]
+    assert named
+    assert all(find_model(row.value).name == row.value for row in named)
+    assert all("model_type" in row.keys for row in MODELS.values() if not row.value)
+
+
+def test_an_optimizers_name_is_one_of_the_plan() -> None:
+    assert {row.value for row in NAMES.values()} <= set(OPTIMIZERS)
+
+
+FOLDER = CASES[0].parent
+
+
+def test_what_the_shell_knows_is_taken_from_outside(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("NGPU=$GPUS MODULE=llama3 CONFIG=llama3_8b ./run_train.sh --training.local_batch_size=$MB\n")
+    plan = read_any([str(script)], env={"GPUS": "16", "MB": "4"}).plan
+    assert (plan.parallel.world, plan.batch.micro_batch) == (16, 4)
+
+
+def test_a_files_world_follows_what_is_set(tmp_path: Path) -> None:
+    plan = read_any([str(FOLDER / "deepseek_16b.toml")], ["parallel.world=64"]).plan
+    assert (plan.parallel.world, plan.parallel.dp, plan.parallel.shard) == (64, 64, 64)
+
+
+@pytest.mark.parametrize(("name", "loss"), [("llama3_8b_2025.toml", "full-fp32"), ("module_8b.sh", "chunked")])
+def test_its_loss_by_era(name: str, loss: str) -> None:
+    assert read_any([str(FOLDER / name)]).plan.stack.loss == loss
+
+
+@pytest.mark.parametrize(("release", "kind"), [("0.0.1", "foreach"), ("0.1.0", "fused"), ("9dec370", "foreach")])
+def test_its_optimizer_by_release(release: str, kind: str) -> None:
+    plan = read_any([str(FOLDER / "llama3_8b_2024.toml")], versions={"torchtitan": release}).plan
+    assert plan.optimizer.implementation == kind
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_its_own_configurations_are_plans(preset: str, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"NGPU=64 MODULE=x CONFIG={preset} ./run_train.sh\n")
+    draft = read_any([str(script)])
+    assert draft.plan.parallel.world == 64
+    assert draft.unknown == ()
+
+
+def test_an_unknown_key_is_listed_with_the_nearest(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('[model]\nflavor = "8B"\n[training]\nlocal_batchsize = 4\n[compile]\nenabled = true\n')
+    unknown = read_any([str(config)]).unknown
+    assert [(one.path, one.near) for one in unknown] == [
+        ("training.local_batchsize", "training.local_batch_size"),
+        ("compile.enabled", "compile.enable"),
+    ]
+
+
+def test_what_is_not_counted_of_a_part_that_is_off_is_not_listed(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    text = '[model]\nflavor = "8B"\n[float8]\nfilter_fqns = ["output"]\n[validation]\nlocal_batch_size = 8\n'
+    config.write_text(text)
+    assert read_any([str(config)]).uncounted == ()
+    config.write_text(text + "enable = true\n[training]\nenable_float8_linear = true\n")
+    listed = [one.path for one in read_any([str(config)]).uncounted]
+    assert listed == ["float8.filter_fqns", "validation.local_batch_size"]
+
+
+@pytest.mark.parametrize(("release", "options"), [("0.2.0", {"bucket_cap_mb": 100}), ("0.2.3", {})])
+def test_its_ddp_has_buckets_of_its_own(release: str, options: dict[str, int]) -> None:
+    plan = read_any([str(FOLDER / "ddp.toml")], versions={"torchtitan": release}).plan
+    assert plan.parallel.strategy == "ddp"
+    assert plan.parallel.options == options
+
+
+@pytest.mark.parametrize(("family", "layers"), [("llama3", 6), ("deepseek_v3", 6), ("qwen3", 8)])
+def test_each_model_has_a_debug_configuration(family: str, layers: int, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"CONFIG_FILE=./torchtitan/models/{family}/train_configs/debug_model.toml ./run_train.sh\n")
+    model = read_any([str(script)]).plan.keys()
+    assert model["num_hidden_layers"] == layers
+    assert model["name"] == f"{family}-debugmodel"

@@ -1,0 +1,76 @@
+"""Layers that predict further tokens: their weights, what they keep, and where they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.ledger.test_megatron import BATCH, HIDDEN, LLAMA, SEQUENCE, plan_of
+from trainledger.answer.estimate import Estimate, estimate, states_of
+from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.mega_pieces import Walks
+from trainledger.ledger.mega_run import chunks_of
+from trainledger.ledger.megatron import job_of
+from trainledger.model import counts
+from trainledger.model.build import model_of
+from trainledger.plan.schema import Plan
+
+TOKENS = SEQUENCE * BATCH
+TE = {"kernels": ["te"], "attention": "fused", "options": {}}
+
+
+def further(count: int, **parts: Any) -> Plan:
+    return plan_of({**LLAMA, "num_nextn_predict_layers": count}, **{"stack": TE, **parts})
+
+
+def softmaxes(found: Estimate) -> int:
+    """Bytes of the losses' softmaxes in fp32 at the peak of a step's forward."""
+    lines = found.ledger.lines
+    moment = next(one for one in found.ledger.moments if one.name == "step 2: forward")
+    return sum(lines[line].unit * n for line, n in moment.live if "softmax in fp32" in lines[line].name)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_each_layer_has_two_norms_a_projection_a_layer_and_a_norm(count: int) -> None:
+    plain, more = (model_of(plan) for plan in (further(0), further(count)))
+    layer = sum(weight.elements for weight in plain.blocks[0].weights)
+    assert counts.total(more) - counts.total(plain) == count * (layer + 2 * HIDDEN * HIDDEN + 3 * HIDDEN)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_each_keeps_a_softmax_of_its_own(count: int) -> None:
+    one = 4 * TOKENS * LLAMA["vocab_size"]
+    assert softmaxes(estimate(further(count))) == (1 + count) * one
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize("recompute", [{"kind": "none"}, {"kind": "full", "method": "uniform", "num_layers": 1}])
+def test_the_last_piece_leaves_nothing_behind(count: int, recompute: dict[str, Any]) -> None:
+    plan = further(count, stack={**TE, "recompute": recompute})
+    job = job_of(plan, model_of(plan), "sm90")
+    walks = Walks(job, Leaves(False, job.run.gradients, {}, copied=True), plan.stack.recompute)
+    (chunk,) = chunks_of(plan, LLAMA["num_hidden_layers"], 0)
+    made, live = walks.run(chunk), dict[int, int]()
+    for segments in (made.forward, made.backward):
+        for segment in segments:
+            for event in segment.events * segment.repeat:
+                live[abs(event) - 1] = live.get(abs(event) - 1, 0) + (1 if event > 0 else -1)
+    left = {job.book.lines[line].name for line, copies in live.items() if copies}
+    assert left <= {"loss", "gradient of hidden states"}
+
+
+def test_a_stage_of_its_own_holds_an_embedding_and_not_the_last_norm() -> None:
+    layout = {"pipeline_model_parallel_layout": "Ettttt|tttmL"}
+    plan = further(1, parallel={"pp": 2, "options": layout}, batch={"accumulation": 4})
+    first, last = (chunks_of(plan, LLAMA["num_hidden_layers"], stage) for stage in (0, 1))
+    assert (first[0].normed, first[0].further) == (False, 0)
+    assert (last[0].normed, last[0].further) == (True, 1)
+    alone = further(
+        1, parallel={"pp": 2, "options": {"pipeline_model_parallel_layout": "Etttttttt|mL"}}, batch={"accumulation": 4}
+    )
+    (middle,), (end,) = (chunks_of(alone, LLAMA["num_hidden_layers"], stage) for stage in (0, 1))
+    assert middle.normed
+    assert not end.normed
+    assert end.layers == ()
+    assert states_of(estimate(alone).ledger)

@@ -1,0 +1,104 @@
+"""FSDP2 under PyTorch's pipelines: what a stage holds, and that every step leaves what it found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.estimate import estimate
+from trainledger.base.problems import InputError
+from trainledger.ledger.rank import Ledger
+from trainledger.lines.line import Account
+from trainledger.plan.schema import Plan
+
+DEEP = {**LLAMA, "num_hidden_layers": 8}
+HIDDEN = 2 * 512 * 256  # bytes of one hidden state
+LOGITS = 2 * 512 * 1024
+
+
+def pipeline(model: dict[str, Any] = DEEP, accumulation: int = 8, **parallel: Any) -> Plan:
+    given = {"strategy": "fsdp2", "dp": 2, "pp": 2, "schedule": "1f1b", "reshard_after_forward": False, **parallel}
+    precision = {"weights": "fp32", "compute": "bf16", "gradients": "fp32", "reduce": "fp32"}
+    stack = {
+        "framework": "torchtitan", "versions": {"torchtitan": "9dec370", "torch": "2.7.0"}, "recompute": "full",
+    }  # fmt: skip
+    batch = {"sequence": 512, "accumulation": accumulation}
+    return plan_of(model, parallel=given, precision=precision, stack=stack, batch=batch)
+
+
+def ledger(rank: int, **parallel: Any) -> Ledger:
+    return estimate(pipeline(**parallel), rank).ledger
+
+
+def most(made: Ledger, name: str) -> int:
+    """The most copies of lines with this name that are there at once."""
+    numbers = {number for number, line in enumerate(made.lines) if line.name == name}
+    return max(sum(copies for number, copies in moment.live if number in numbers) for moment in made.moments)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_step_leaves_what_it_found(rank: int) -> None:
+    """But for the optimizer's states, which the first step makes."""
+    made = ledger(rank)
+    ends = [dict(one.live) for one in made.moments if one.name.endswith("clip") or "optimizer" in one.name]
+    transient = (Account.ACTIVATIONS, Account.BACKWARD, Account.LOGITS, Account.GATHERED, Account.REDUCTION)
+    for live in ends:
+        assert not [made.lines[number].name for number in live if made.lines[number].account in transient]
+
+
+def test_stages_receive_in_buffers_of_their_own_for_every_micro_batch() -> None:
+    first, last = ledger(0), ledger(3)
+    assert most(first, "gradients received") == 8
+    assert most(first, "hidden states received") == 0
+    assert most(last, "hidden states received") >= 7  # one is a stage's input
+    assert most(last, "gradients received") == 0
+
+
+def test_the_last_stage_keeps_the_logits_of_all_micro_batches() -> None:
+    made = ledger(3)
+    assert most(made, "logits of a micro-batch that has run") == 8
+    assert {line.unit for line in made.lines if line.name == "logits of a micro-batch that has run"} == {LOGITS}
+
+
+def test_ranks_have_the_layers_of_their_stages() -> None:
+    names = [{line.name for line in ledger(rank).lines} for rank in (0, 3)]
+    words, head = (f"first_moment values of {name}.weight" for name in ("model.embed_tokens", "lm_head"))
+    assert [(words in found, head in found) for found in names] == [(True, False), (False, True)]
+
+
+def test_gradients_wait_whole_in_the_dtype_of_reductions() -> None:
+    made = ledger(0)
+    waits = [line for line in made.lines if line.name.endswith("up_proj.weight (not reduced yet)")]
+    assert {(line.dtype.name, line.unit) for line in waits} == {("fp32", 4 * 640 * 256)}
+
+
+def test_interleaved_stages_hold_more_in_flight() -> None:
+    model = {**DEEP, "num_hidden_layers": 10}
+    plain = estimate(pipeline(model), 0).ledger
+    loops = estimate(pipeline(model, schedule="interleaved", vpp=2), 0).ledger
+    hidden = next(line for line in plain.lines if line.name == "hidden states")
+    assert hidden.unit == HIDDEN
+    assert most(loops, "hidden states") > most(plain, "hidden states")
+
+
+@pytest.mark.parametrize(
+    ("parallel", "path"),
+    [
+        ({"schedule": "zb-h1"}, "parallel.schedule"),
+        ({"reshard_after_forward": True}, "parallel.reshard_after_forward"),
+    ],
+)
+def test_what_is_not_known_is_refused(parallel: dict[str, Any], path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        estimate(pipeline(**parallel))
+    assert [one.path for one in caught.value.problems] == [path]
+
+
+def test_context_parallel_ranks_run_their_part_of_the_sequence() -> None:
+    whole, part = (
+        estimate(pipeline(pp=1, schedule=None, accumulation=1, cp=cp, dp=1, shard=cp)).ledger for cp in (1, 2)
+    )
+    units = [next(line.unit for line in made.lines if line.name == "hidden states") for made in (whole, part)]
+    assert units == [HIDDEN, HIDDEN // 2]

@@ -1,0 +1,81 @@
+"""What torchtitan's policy keeps of a layer, and what becomes of it in backward."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.estimate import estimate
+from trainledger.ledger.rank import Ledger, rank_ledger
+from trainledger.lines.line import Account
+from trainledger.model.build import model_of
+
+SEQUENCE, WIDTH, INNER, KEYS = 512, 256, 640, 128
+EAGER, CUDNN_KEPT = "5940ddeb532c", "0.2.1"
+
+
+def ledger(version: str = EAGER, architecture: str = "sm80", **stack: Any) -> Ledger:
+    given = {"framework": "torchtitan", "versions": {"torchtitan": version}, "loss": "full-fp32", **stack}
+    given.setdefault("recompute", {"kind": "selective", "policy": "op"})
+    plan = plan_of(LLAMA, stack=given)
+    return rank_ledger(plan, model_of(plan), architecture)
+
+
+def kept(made: Ledger) -> dict[str, int]:
+    """Lines of activations in layers, and their bytes."""
+    lines = (one for one in made.lines if one.account is Account.ACTIVATIONS and one.name.startswith("model.layers"))
+    return {one.name.removeprefix("model.layers.*."): one.unit for one in lines}
+
+
+RESIDENT = (Account.WEIGHTS, Account.OPTIMIZER, Account.BUFFERS, Account.INPUTS, Account.WORKSPACE)
+
+
+def left(made: Ledger) -> set[str]:
+    """Lines of which more is born than dies, but for what stays through all steps."""
+    alive: Counter[int] = Counter()
+    for _, events, repeat in made.segments:
+        for event in events:
+            alive[abs(event) - 1] += repeat if event > 0 else -repeat
+    found = {made.lines[number] for number, count in alive.items() if count}
+    return {one.name for one in found if one.account not in RESIDENT}
+
+
+def test_every_second_product_and_attention_are_kept() -> None:
+    found = kept(ledger())
+    assert {name: size for name, size in found.items() if "state" not in name and "logsum" not in name} == {
+        "self_attn.q_proj: output": 2 * SEQUENCE * WIDTH,
+        "self_attn.v_proj: output": 2 * SEQUENCE * KEYS,
+        "self_attn.attention: output": 2 * SEQUENCE * WIDTH,
+        "mlp.gate_proj: output": 2 * SEQUENCE * INNER,
+        "mlp.down_proj: output": 2 * SEQUENCE * WIDTH,
+    }
+
+
+def test_compiled_layers_keep_nothing_that_backward_does_not_read() -> None:
+    assert set(kept(ledger())) - set(kept(ledger(compile=True))) == {
+        "mlp.down_proj: output",
+        *(name for name in kept(ledger()) if "random state" in name and name not in kept(ledger(compile=True))),
+    }
+
+
+def test_the_attention_of_cudnn_is_kept_from_a_version_on() -> None:
+    assert "self_attn.attention: output" not in kept(ledger("6fc499f6", "sm100"))
+    assert "self_attn.attention: output" in kept(ledger(CUDNN_KEPT, "sm100"))
+
+
+def test_whole_recompute_keeps_the_inputs_alone() -> None:
+    assert not kept(ledger(recompute={"kind": "full"}))
+
+
+def test_what_is_kept_dies_with_its_layers_backward() -> None:
+    for recompute in ({"kind": "selective", "policy": "op"}, {"kind": "full"}):
+        for compiled in (False, True):
+            for version in (EAGER, CUDNN_KEPT):
+                made = ledger(version, recompute=recompute, compile=compiled)
+                assert left(made) == {"loss"}
+
+
+def test_the_policy_is_torchtitans_alone() -> None:
+    plan = plan_of(LLAMA, stack={"framework": "torchtitan", "versions": {}, "recompute": {"kind": "full"}})
+    assert estimate(plan).steps.allocated.expected > 0

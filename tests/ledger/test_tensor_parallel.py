@@ -1,0 +1,66 @@
+"""Models under PyTorch's tensor parallelism: this rank's part, and the collectives around its layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.estimate import estimate
+from trainledger.ledger.tensor_parallel import spread
+from trainledger.lines.line import Account
+from trainledger.model.build import model_of
+from trainledger.model.operations_parallel import Copied, Gathered, Summed
+from trainledger.model.program import Attention, Model
+
+WIDE = {**LLAMA, "num_attention_heads": 8, "num_key_value_heads": 4}
+
+
+def part(loss: str = "full-fp32", **parallel: Any) -> Model:
+    plan = plan_of(WIDE, parallel={"tp": 4, **parallel}, stack={"loss": loss})
+    return spread(model_of(plan), plan)
+
+
+def named(model: Model, kind: type) -> list[str]:
+    ops = (*model.prologue, *model.blocks[0].ops, *model.head.ops)
+    return [op.name for op in ops if isinstance(op.spec, kind)]
+
+
+def test_one_rank_is_the_model_itself() -> None:
+    plan = plan_of(WIDE)
+    model = model_of(plan)
+    assert spread(model, plan) is model
+
+
+def test_heads_and_widths_are_divided_and_norms_are_not() -> None:
+    model = part()
+    attention = next(op.spec for op in model.blocks[0].ops if isinstance(op.spec, Attention))
+    assert (attention.heads, attention.kv_heads) == (2, 1)
+    sizes = {weight.name: weight.flat[0].size for weight in model.blocks[0].weights}
+    assert sizes["mlp.gate_proj.weight"] == 640 // 4
+    assert sizes["input_layernorm.weight"] == 256
+    assert model.embeddings[0].dims[0].size == model.head.weights[-1].dims[0].size == 1024 // 4
+
+
+def test_each_layer_takes_its_input_by_itself_or_a_module_for_all_of_its_own() -> None:
+    alone, whole = part(), part(sp=True)
+    assert len(named(alone, Copied)) == 6  # three of attention, two of the feed-forward, the head
+    assert named(whole, Gathered)[:2] == ["self_attn.q_proj", "mlp.gate_proj"]
+    assert named(whole, Summed) == ["model.embed_tokens", "self_attn.o_proj", "mlp.down_proj"]
+
+
+@pytest.mark.parametrize(("loss", "gathered"), [("full-fp32", 1024), ("vocab-parallel", 256)])
+def test_logits_are_whole_unless_the_loss_reads_them_spread(loss: str, gathered: int) -> None:
+    plan = plan_of(WIDE, parallel={"tp": 4, "sp": True}, stack={"loss": loss})
+    ledger = estimate(plan).ledger
+    words = {line.dims[-1].size for line in ledger.lines if line.name == "loss: log-probabilities"}
+    assert words == {gathered}
+
+
+def test_the_sequence_is_spread_between_layers_and_whole_inside() -> None:
+    plan = plan_of(WIDE, parallel={"tp": 4, "sp": True}, stack={"loss": "vocab-parallel"})
+    lines = [line for line in estimate(plan).ledger.lines if line.account is Account.ACTIVATIONS]
+    tokens = {line.name: line.dims[1].size for line in lines if len(line.dims) > 1}
+    assert tokens["hidden states"] == 512 // 4
+    assert tokens["model.layers.*.mlp.gate_proj: output"] == 512
