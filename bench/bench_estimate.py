@@ -17,6 +17,7 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.yam
 LEDGER_SECONDS = {"llama-3-70b": 0.005}  # the promise; others run more recompute, buckets or micro-batches
 OTHERS_SECONDS = 0.01
 ESTIMATE_SECONDS = 0.5
+HUGE_SECONDS = 1.0
 PIPELINES_SECONDS = 2.0  # several stages, each replayed over rounds of micro-batches
 HUGE = {
     "model": {
@@ -59,4 +60,4 @@ def bench_five_trillion_parameters(benchmark: BenchmarkFixture) -> None:
     """A mixture of experts of five trillion parameters on 32,768 devices."""
     plan = draft_of(Document(HUGE, {})).plan
     benchmark(estimate, plan)
-    assert benchmark.stats.stats.median < PIPELINES_SECONDS
+    assert benchmark.stats.stats.median < HUGE_SECONDS

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.plans import LLAMA, plan_of
 from trainledger.allocator.conf import DEFAULT, read_conf
+from trainledger.allocator.simulator import Simulator
+from trainledger.allocator.stream import Stream
 from trainledger.answer.estimate import estimate
 from trainledger.answer.replayed import replayed
 from trainledger.facts.allocator import CUDA
@@ -40,6 +44,28 @@ def test_the_last_step_is_replayed_once_more_unless_it_does_something_once() -> 
         more = sum(size for moment, size in counts if moment.startswith("step 2:")) if again else 0
         assert len(run.stream) == sum(size for _, size in counts) + more
         assert run.ledger.segments == ledger.segments
+
+
+def test_repeats_of_the_last_step_end_once_one_takes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of()
+    ledger = rank_ledger(plan, build(plan.keys()), "sm80")
+    last = tuple(one for one in ledger.segments if one.moment.startswith("step 2:"))
+    run_to: list[int] = []
+    original = Simulator.run
+
+    def noted(self: Simulator, stream: Stream, start: int, stop: int) -> bool:
+        run_to.append(stop)
+        return original(self, stream, start, stop)
+
+    monkeypatch.setattr(Simulator, "run", noted)
+    run = replayed(replace(ledger, segments=(*ledger.segments, *last * 4)), DEFAULT)
+    assert run is not None
+    assert run.stream is not None
+    one_step = sum(len(one.events) * one.repeat for one in last)
+    assert max(run_to) <= len(run.stream) - 3 * one_step
+    whole = Simulator(DEFAULT)
+    original(whole, run.stream)
+    assert whole.peak_reserved == run.reserved
 
 
 def test_steps_begin_with_what_building_left_and_not_with_its_peak() -> None:

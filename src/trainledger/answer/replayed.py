@@ -86,16 +86,27 @@ def _longer(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
 def _last(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """The segments of the last step, of several that have the same name: it begins where the one before has ended."""
     own = tuple(one for one in segments if one.moment.startswith(f"{STEPS[-1]}:"))
-    ended = f"{STEPS[-1]}: {OPTIMIZER}"
-    starts = [at for at in range(1, len(own)) if own[at - 1].moment == ended != own[at].moment]
+    starts = _begun(own)
     return own[starts[-1] :] if starts else own
 
 
+def _begun(segments: Sequence[Segment]) -> list[int]:
+    """Where repeats of the last step begin."""
+    ended = f"{STEPS[-1]}: {OPTIMIZER}"
+    return [at for at in range(1, len(segments)) if segments[at - 1].moment == ended != segments[at].moment]
+
+
 def _run(simulator: Simulator, stream: Stream, segments: Sequence[Segment]) -> tuple[dict[str, Spot], int]:
-    """Every moment's largest instant by allocated blocks, and what was reserved at most before the first step."""
+    """Every moment's largest instant by allocated blocks, and what was reserved at most before the first step. Once a
+    repeat of the last step takes nothing more from the device, the others are not run."""
     spots: dict[str, Spot] = {}
-    built, start = 0, 0
+    built, start, taken = 0, 0, None
+    begun = _begun(segments)
     for index, (moment, events, repeat) in enumerate(segments):
+        if index in begun:
+            if taken == simulator.reserved:
+                break
+            taken = simulator.reserved
         stop = start + len(events) * repeat
         simulator.peak_allocated, simulator.peak_allocated_at = simulator.allocated, start - 1
         if moment != INIT and not spots.keys() - {INIT}:
