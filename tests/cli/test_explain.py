@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from tests.cli.test_estimate import PLAN
+from tests.cli.conftest import Command
 from trainledger.cli.main import main
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> str:
-    """A small plan in a file."""
-    path = tmp_path / "plan.yaml"
-    path.write_text(PLAN, encoding="utf-8")
-    return str(path)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    """Run `explain`: exit code, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(["explain", *arguments])
-        done = capsys.readouterr()
-        return code, done.out, done.err
-
-    return call
+def run(run: Command) -> Command:
+    """Run `explain`."""
+    return partial(run, "explain")
 
 
 def number(text: str) -> int:

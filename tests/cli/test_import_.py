@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainledger.cli.main import main
-
 TUNE = """\
 model:
   _component_: torchtune.models.llama3_2.llama3_2_1b
@@ -27,18 +25,6 @@ dtype: bf16
 enable_activation_checkpointing: true
 enable_activation_ofloading: false
 """
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    """Run one command line: exit code, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(list(arguments))
-        done = capsys.readouterr()
-        return code, done.out, done.err
-
-    return call
 
 
 @pytest.fixture

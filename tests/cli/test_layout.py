@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Command
 from tests.cli.contract import BYTES, TEXT, array, record
-from tests.cli.test_estimate import PLAN
-from trainledger.cli.main import main
 
 SPAN = {"type": "array", "items": BYTES, "minItems": 2, "maxItems": 2}
 HELD = {"anyOf": [SPAN, {"type": "null"}]}
@@ -26,23 +26,9 @@ SHARDED = ("--set", "parallel.strategy=zero1", "--set", "parallel.dp=4", "--set"
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> str:
-    """A small plan in a file."""
-    path = tmp_path / "plan.yaml"
-    path.write_text(PLAN, encoding="utf-8")
-    return str(path)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    """Run `layout`: exit code, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(["layout", *arguments])
-        done = capsys.readouterr()
-        return code, done.out, done.err
-
-    return call
+def run(run: Command) -> Command:
+    """Run `layout`."""
+    return partial(run, "layout")
 
 
 def test_the_json_keeps_its_contract(run, plan: str) -> None:

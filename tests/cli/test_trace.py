@@ -12,16 +12,8 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tests.cli.contract import ESTIMATE
-from tests.cli.test_estimate import PLAN
 from tests.evidence.trace.scripts import TEXT
 from trainledger.cli.main import main
-
-
-@pytest.fixture
-def plan(tmp_path: Path) -> str:
-    path = tmp_path / "plan.yaml"
-    path.write_text(PLAN, encoding="utf-8")
-    return str(path)
 
 
 @pytest.fixture

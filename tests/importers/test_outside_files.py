@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.importers import native
 from trainledger.base.problems import InputError
+from trainledger.importers.formats import format_of
+from trainledger.importers.inputs import read_input
 from trainledger.importers.outside import read_any
 from trainledger.plan.schema import as_mapping
 
@@ -78,3 +81,30 @@ def test_no_golden_is_left_behind() -> None:
 def test_what_is_broken_says_so_and_nothing_else_does(case: str) -> None:
     broken = "problems" in json.loads((GOLDEN / f"{case}.golden.json").read_text(encoding="utf-8"))
     assert broken == Path(case).name.startswith("broken_")
+
+
+NATIVE = [(name, path) for name in native.FORMATS for path in native.cases(name)]
+NATIVE_BROKEN = [path for name in native.FORMATS for path in native.broken(name)]
+
+
+@pytest.mark.parametrize(("name", "path"), NATIVE, ids=native.ids([path for _, path in NATIVE]))
+def test_what_is_read_of_a_native_trainers_file(name: str, path: Path) -> None:
+    assert format_of(read_input(str(path))) == name
+    assert native.drafted(path) == path.with_name(path.name + native.GOLDEN).read_text(encoding="utf-8")
+    draft = read_any([str(path)])
+    assert draft.plan.stack.framework == name
+    assert draft.formats == ((str(path), name),)
+    assert draft.unknown == ()
+
+
+@pytest.mark.parametrize("path", NATIVE_BROKEN, ids=native.ids(NATIVE_BROKEN))
+def test_what_is_refused_of_a_native_trainers_file(path: Path) -> None:
+    expected = path.with_name(path.name + ".txt").read_text(encoding="utf-8")
+    assert expected.strip()
+    assert native.messages(path) == expected
+
+
+@pytest.mark.parametrize("name", native.FORMATS)
+def test_enough_native_files_are_read(name: str) -> None:
+    assert len(native.cases(name)) > 10
+    assert len(native.broken(name)) > 5

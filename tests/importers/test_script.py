@@ -25,6 +25,7 @@ def words(text: str, env: dict[str, str] | None = None) -> list[tuple[str, ...]]
         ('A=()\nrun "${A[@]}" z', ("run", "z")),
         ("run ${B:-8} ${C-9}", ("run", "8", "9")),
         ("A=2\nB=3\nrun $((A * B + 1)) $((10/4)) $(( $A - 1 ))", ("run", "7", "2", "1")),
+        ("A=2\nB=3\nrun $(( (A + B) * 2 )) $(((A + B) * B)) x$((A))", ("run", "10", "15", "x2")),
         ("run $((1/0)) a", ("run", "$((1/0))", "a")),
         ("run a >out 2>&1 <in 2>/dev/null b", ("run", "a", "b")),
         ("X=1 Y=2 run a", ("run", "a")),

@@ -6,44 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.importers.native import GOLDEN, broken, cases, drafted, ids, messages
+from tests.importers import native
 from trainledger.facts.catalogue import find_model
 from trainledger.facts.import_torchtune import BUILDERS, KEYS
 from trainledger.facts.import_torchtune import OPTIMIZERS as NAMES
 from trainledger.facts.optimizers import OPTIMIZERS
-from trainledger.importers.formats import format_of
-from trainledger.importers.inputs import read_input
 from trainledger.importers.outside import read_any
 from trainledger.plan.schema import as_mapping
-
-CASES = cases("torchtune")
-BROKEN = broken("torchtune")
-
-
-@pytest.mark.parametrize("path", CASES, ids=ids(CASES))
-def test_what_is_read(path: Path) -> None:
-    assert format_of(read_input(str(path))) == "torchtune"
-    assert drafted(path) == path.with_name(path.name + GOLDEN).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("path", CASES, ids=ids(CASES))
-def test_the_draft_is_a_plan(path: Path) -> None:
-    draft = read_any([str(path)])
-    assert draft.plan.stack.framework == "torchtune"
-    assert draft.formats == ((str(path), "torchtune"),)
-    assert draft.unknown == ()
-
-
-@pytest.mark.parametrize("path", BROKEN, ids=ids(BROKEN))
-def test_what_is_refused(path: Path) -> None:
-    expected = path.with_name(path.name + ".txt").read_text(encoding="utf-8")
-    assert expected.strip()
-    assert messages(path) == expected
-
-
-def test_enough_files_are_read() -> None:
-    assert len(CASES) > 10
-    assert len(BROKEN) > 5
 
 
 def test_a_key_has_one_row() -> None:
@@ -62,7 +31,7 @@ def test_an_optimizers_name_is_one_of_the_plan() -> None:
     assert {row.value for row in NAMES.values()} <= set(OPTIMIZERS)
 
 
-FOLDER = CASES[0].parent
+FOLDER = native.FOLDER / "torchtune"
 
 
 def test_a_file_and_the_line_that_changes_it_are_one_run() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trainledger.base.problems import InputError, Problem
 from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS
 from trainledger.facts.import_launch import NODES, PER_NODE, TASKS_PER_NODE
 from trainledger.importers.launch_counts import counted, option_name
@@ -29,6 +30,13 @@ class Launch:
 
 
 NO_LAUNCH = Launch()
+
+
+def only_run(places: Sequence[str]) -> None:
+    """Raises InputError where a script starts runs at several places."""
+    if len(places) > 1:
+        found = f"{len(places)} runs, at {' and '.join(places)}"
+        raise InputError([Problem("", found, "one run is estimated at a time", "Keep one.")])
 
 
 def launched(words: Sequence[Word]) -> tuple[Launch, tuple[Word, ...]]:

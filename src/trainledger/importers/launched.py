@@ -15,13 +15,13 @@ from trainledger.importers.front_end import found
 from trainledger.importers.inputs import Input, read_input
 from trainledger.importers.launch_counts import counted, visible
 from trainledger.importers.piece import Given, Piece
+from trainledger.importers.reckoning import reckoned
 from trainledger.importers.script import Command
 from trainledger.importers.shell_words import Word
 from trainledger.importers.yaml_text import scalar
 
 _SUM = re.compile(r"\$\(\(\s*(.+?)\s*\)\)|\$\(\s*expr\s+(.+?)\s*\)")
 _FLAG = re.compile(r"--|-[A-Za-z]")
-_PART = re.compile(r"\s*([-+*/])?\s*(\$?\{?\w+\}?)")
 VARIABLES = ("NPROC_PER_NODE",)
 NODE_VARIABLES = ("NNODES", "NODES")
 
@@ -76,27 +76,12 @@ class Line:
 
 
 def calculated(word: Word, env: Mapping[str, Word]) -> Word:
-    """A word with `$((a / b / c))` or `$(expr a / b)` of whole numbers worked out, from left to right where only one
-    kind of mark stands in it; any other word as it is."""
+    """A word that is `$((a / b / c))` or `$(expr a / b)` worked out; any other word, and one of names that are not
+    known, as it is."""
     match = _SUM.fullmatch(word.text)
     text = (match.group(1) or match.group(2)).replace("\\", "") if match else ""
-    parts = _PART.findall(text)
-    marks = {mark for mark, _ in parts[1:]}
-    if not parts or "".join(part for pair in parts for part in pair) != "".join(text.split()) or len(marks) > 1:
-        return word
-    numbers = [_whole(env, name) for _, name in parts]
-    total = numbers[0]
-    for mark, number in zip((mark for mark, _ in parts[1:]), numbers[1:], strict=True):
-        if total is None or number is None or not mark or (mark == "/" and not number):
-            return word
-        total = {"+": total + number, "-": total - number, "*": total * number, "/": total // (number or 1)}[mark]
-    return word if total is None or parts[0][0] else Word(str(total), word.where)
-
-
-def _whole(env: Mapping[str, Word], text: str) -> int | None:
-    name = text.strip("${}")
-    value = env[name].text if name in env and env[name].known else name
-    return int(value) if value.isdecimal() else None
+    total = reckoned(text, lambda name: env[name].text if name in env and env[name].known else None)
+    return word if total is None else Word(str(total), word.where)
 
 
 def world_of(command: Command, launcher: Sequence[Word], devices: bool = True) -> Given | None:

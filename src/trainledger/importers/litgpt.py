@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from trainledger.base.problems import InputError, Problem
 from trainledger.facts.import_litgpt import (
     ADAPTER,
     ALONE_FILLED,
@@ -30,7 +29,7 @@ from trainledger.importers.document import Document
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
-from trainledger.importers.launch import allocator
+from trainledger.importers.launch import allocator, only_run
 from trainledger.importers.overlay import (
     Change,
     Wanted,
@@ -111,11 +110,7 @@ def _runs(script: Script) -> Iterator[tuple[str, Command, int]]:
 
 def _command(script: Script) -> _Run:
     found = list(_runs(script))
-    if len(found) > 1:
-        places = " and ".join(command.words[at].where for _, command, at in found)
-        raise InputError(
-            [Problem("", f"{len(found)} runs, at {places}", "one run is estimated at a time", "Keep one.")]
-        )
+    only_run([command.words[at].where for _, command, at in found])
     kind, command, at = found[0]
     words = command.words[at:]
     changes = list(flags(words))

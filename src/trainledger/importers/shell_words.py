@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainledger.importers.reckoning import CLOSED, OPENED, reckoned
+
 CONTINUED = "\f"  # stands for a line that a backslash continues
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BRACED = re.compile(r"\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?:(:?[-=+?])(.*))?\}", re.S)
 _REDIRECT = re.compile(r"(?:\d*(?:>>|>\||>|<<<|<)&?|&>>?)[ \t]*(?:\d+|-|\"[^\"\n]*\"|[^\s;|&<>]*)")
-_TERM = re.compile(r"\s*([-+]?\s*)\$?\{?([A-Za-z_]\w*|\d{1,18})\}?\s*([*/+-]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +39,6 @@ class Shell(Protocol):
 
     def value(self, name: str) -> Word | None:
         """What a variable holds."""
-
-
-def reckoned(text: str, shell: Shell) -> str:
-    """The value of a sum of products of whole numbers and variables, from left to right; empty where it is none."""
-    at, total, product, sign, by = 0, 0, None, 1, "*"
-    while at < len(text):
-        match = _TERM.match(text, at)
-        held = match and (
-            match.group(2) if match.group(2).isdigit() else (shell.value(match.group(2)) or Word("", "")).text
-        )
-        if match is None or not held or not held.isdigit() or (by == "/" and not int(held)):
-            return ""
-        value = int(held)
-        product = value if product is None else product * value if by == "*" else product // value
-        by = match.group(3)
-        if by in ("+", "-", ""):
-            total, product, sign = total + sign * product, None, -1 if by == "-" else 1
-        at = match.end()
-    return str(total) if by == "" else ""
 
 
 class Lexer:
@@ -158,14 +140,19 @@ class Lexer:
     def _substitution(self) -> None:
         """What a command would print is not known: the text stands for it. Whole numbers are reckoned."""
         opened = self.at
-        if self.text.startswith("$((", opened) and (end := self.text.find("))", opened)) > 0:
-            inner, self.at = self.text[opened + len("$((") : end], end + len("))")
-            found = reckoned(inner, self.shell)
-            self._add(found or self.text[opened : self.at], known=bool(found))
+        if self.text.startswith(OPENED, opened) and self.text.endswith(CLOSED, opened, self._closed(opened + 1) + 1):
+            self.at = self._closed(opened + 1) + 1
+            inner = self.text[opened + len(OPENED) : self.at - len(CLOSED)]
+            found = reckoned(inner, self._held)
+            self._add(self.text[opened : self.at] if found is None else str(found), known=found is not None)
             return
         end = self.text.find("`", opened + 1) if self.text[opened] == "`" else self._closed(opened + 1)
         self.at = len(self.text) if end < 0 else end + 1
         self._add(self.text[opened : self.at], known=False)
+
+    def _held(self, name: str) -> str | None:
+        held = self.shell.value(name)
+        return None if held is None else held.text
 
     def _closed(self, at: int) -> int:
         """Where the bracket that opens at `at` closes; below 0 where it does not."""

@@ -28,7 +28,7 @@ from trainledger.importers.document import Document, Path
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
-from trainledger.importers.launch import Launch, allocator, launch_of, ranks
+from trainledger.importers.launch import Launch, allocator, launch_of, only_run, ranks
 from trainledger.importers.overlay import (
     Change,
     Wanted,
@@ -108,11 +108,7 @@ def _runs(script: Script) -> Iterator[tuple[Command, int]]:
 
 def _command(script: Script) -> _Run:
     found = list(_runs(script))
-    if len(found) > 1:
-        places = " and ".join(command.words[at].where for command, at in found)
-        raise InputError(
-            [Problem("", f"{len(found)} runs, at {places}", "one run is estimated at a time", "Keep one.")]
-        )
+    only_run([command.words[at].where for command, at in found])
     command, at = found[0]
     changes = list(flags(command.words[at + 1 :]))
     named = {one.key: one for one in changes if one.key in ("job.config_file", "config", "module")}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.base.problems import nearest
 from trainledger.facts.import_torchtune import (
     ALONE_FILLED,
     FILLED,
@@ -22,7 +22,7 @@ from trainledger.importers.document import Document
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
-from trainledger.importers.launch import NO_LAUNCH, Launch, allocator, launch_of, launched, ranks
+from trainledger.importers.launch import NO_LAUNCH, Launch, allocator, launch_of, launched, only_run, ranks
 from trainledger.importers.overlay import (
     Change,
     Wanted,
@@ -100,11 +100,7 @@ def _runs(script: Script) -> Iterator[tuple[Command, int]]:
 
 def _command(script: Script) -> _Run:
     found = list(_runs(script))
-    if len(found) > 1:
-        places = " and ".join(command.words[0].where for command, _ in found)
-        raise InputError(
-            [Problem("", f"{len(found)} runs, at {places}", "one run is estimated at a time", "Keep one.")]
-        )
+    only_run([command.words[0].where for command, _ in found])
     command, at = found[0]
     launch, rest = launched(command.words[at:])
     config, changes = _options(list(rest[1:]))

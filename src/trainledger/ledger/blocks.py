@@ -175,8 +175,15 @@ class Walker:
         return Walked(ahead, behind.events, loose, outside, held, True, True, made, arrived, started, stays, every)
 
     def _stopped(self) -> Behind:
+        tape = self.piece.tape
+        again = run_forward(tape, frozenset({self.piece.source}), saving=True, stop=early_stop(tape))
+        back, turns = self._resumed(again)
+        return self._again(back, again, turns)
+
+    def _resumed(self, again: Forward) -> tuple[Backward, tuple[int, int]]:
+        """Backward up to the last saved tensor, the forward run again, and the rest of backward; the event at which
+        that rest starts, and the last primitive that saves."""
         piece, tape = self.piece, self.piece.tape
-        again = run_forward(tape, frozenset({piece.source}), saving=True, stop=early_stop(tape))
         back = self._back(again, frozenset({piece.source, piece.target}))
         back.unpacked = True
         saving = [at for at, prim in enumerate(tape.prims) if prim.saves]
@@ -186,7 +193,7 @@ class Walker:
         back.run(saving[0], saving[-1] + 1)
         back.events += self._input_ends()
         back.run(0, saving[0])
-        return self._again(back, again, (started, saving[-1]))
+        return back, (started, saving[-1])
 
     def _reentrant(self, lent: int) -> Behind:
         piece, tape = self.piece, self.piece.tape

@@ -238,15 +238,12 @@ class Backward:
             self.arrived[-1] = self.arrived[-1]._replace(at=len(self.events))
 
 
-def rerun(back: Backward, first: int, last: int) -> Events:
-    """Run primitives from `first` on once more in backward, until the saving one at `last` has what it saves; what
-    nothing saved dies as the run is left."""
-    tape, events = back.tape, Events()
-    refs: dict[int, int] = {}
+def run_part(tape: Tape, span: range, refs: dict[int, int], events: Events) -> dict[int, int]:
+    """Run some primitives forward, with `refs` as holders of what is there already; what they save, by storage. The
+    holders and the events are added to in place."""
     held: dict[int, int] = {}
     dying = deaths(tape, frozenset())
-    stop = last + 1 if saves_result(tape.prims[last]) else last
-    for at in range(first, stop):
+    for at in span:
         births(tape.prims[at], tape.store, refs, events)
         save(tape, tape.prims[at], held, set())
         for storage in dying[at]:
@@ -254,6 +251,16 @@ def rerun(back: Backward, first: int, last: int) -> Events:
                 refs[storage] -= 1
                 if not refs[storage] and storage not in held:
                     events.append(-storage - 1)
+    return held
+
+
+def rerun(back: Backward, first: int, last: int) -> Events:
+    """Run primitives from `first` on once more in backward, until the saving one at `last` has what it saves; what
+    nothing saved dies as the run is left."""
+    tape, events = back.tape, Events()
+    refs: dict[int, int] = {}
+    stop = last + 1 if saves_result(tape.prims[last]) else last
+    held = run_part(tape, range(first, stop), refs, events)
     if stop == last:
         save(tape, tape.prims[last], held, set())
     unwind(refs, held, events)

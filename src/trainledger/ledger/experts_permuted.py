@@ -14,6 +14,7 @@ from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.ledger import aten, nn, rules_liger
 from trainledger.ledger.activations import activation
 from trainledger.ledger.experts import grouped, plain, taken
+from trainledger.ledger.experts_torchtitan import in_order
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
@@ -54,15 +55,10 @@ class Sent(NamedTuple):
 
 def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int], how: Sent) -> int:
     """The sum over each token's experts, weighed by their scores; `weights`: this rank's of gate, up and down."""
-    x, scores, chosen = ins
+    x, _, chosen = ins
     gate, up, down = weights
     slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
-    counts = plain(t, "tokens per expert", chosen, t.dims[gate][:1], INT64)
-    place = t.fresh(slots, INT64, False, "places in order")
-    t.run(Prim("sort", (chosen,), (place,), (), (), (aten.temporary(t, slots, INT64, "experts in order"),)))
-    by_place = taken(t, aten.view(t, scores), place, slots, "scores by expert")
-    token = plain(t, "token of each place", place, slots, INT64)
-    rows = taken(t, x, token, (*slots, hidden), "tokens by expert")
+    counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate][:1])
     there = _sent(t, rows, how.ranks)
     order = plain(t, "places by local expert", counts, slots, INT64)
     ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)

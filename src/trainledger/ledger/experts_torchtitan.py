@@ -41,17 +41,24 @@ def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
     return [logits, aten.scale(t, scores), chosen]
 
 
-def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int]) -> int:
-    """The sum over each token's experts, weighed by their scores; `weights`: of gate, up and down."""
+def in_order(t: Tape, ins: list[int], experts_of: Dims) -> tuple[int, int, int, int, int]:
+    """Tokens per expert, places in the order of experts, and by place: scores, token numbers, tokens."""
     x, scores, chosen = ins
-    gate, up, down = weights
-    slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
-    counts = plain(t, "tokens per expert", chosen, t.dims[gate][:1], INT64)
+    slots = t.dims[chosen]
+    counts = plain(t, "tokens per expert", chosen, experts_of, INT64)
     place = t.fresh(slots, INT64, False, "places in order")
     t.run(Prim("sort", (chosen,), (place,), (), (), (aten.temporary(t, slots, INT64, "experts in order"),)))
     by_place = taken(t, aten.view(t, scores), place, slots, "scores by expert")
     token = plain(t, "token of each place", place, slots, INT64)
-    rows = taken(t, x, token, (*slots, hidden), "tokens by expert")
+    return counts, place, by_place, token, taken(t, x, token, (*slots, t.dims[x][-1]), "tokens by expert")
+
+
+def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int]) -> int:
+    """The sum over each token's experts, weighed by their scores; `weights`: of gate, up and down."""
+    x, _, chosen = ins
+    gate, up, down = weights
+    slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
+    counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate][:1])
     ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)
     act = activation(t, spec.act, grouped(t, rows, gate, ends, (*slots, inner)))
     product = aten.mul(t, act, grouped(t, rows, up, ends, (*slots, inner)), "gated")

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trainledger.ledger.engine import Backward, rerun
+from trainledger.ledger.engine import Backward, rerun, run_part
 from trainledger.ledger.tape import EXTERNAL, Tape
-from trainledger.ledger.walk import Events, births, deaths, save, unwind
+from trainledger.ledger.walk import Events, unwind
 
 Mark = tuple[str, int, int]  # an operation's name, its first primitive, and the one after its last
 
@@ -72,16 +72,7 @@ def run_again(back: Backward, span: tuple[int, int], inputs: Sequence[int], resu
     the storages that it made."""
     tape, events = back.tape, Events()
     refs = dict.fromkeys(inputs, len(tape.ends) + 1)  # held by others all the while, however many views there are
-    held: dict[int, int] = {}
-    dying = deaths(tape, frozenset())
-    for at in range(*span):
-        births(tape.prims[at], tape.store, refs, events)
-        save(tape, tape.prims[at], held, set())
-        for storage in dying[at]:
-            if storage in refs:
-                refs[storage] -= 1
-                if not refs[storage] and storage not in held:
-                    events.append(-storage - 1)
+    held = run_part(tape, range(*span), refs, events)
     staying = {*results, *inputs}
     unwind({storage: count for storage, count in refs.items() if storage not in staying}, held, events)
     for storage in results:

@@ -95,20 +95,12 @@ class Selective(Walker):
         return Walked(ahead, behind.events, (), outside, held, True, True, made, arrived, started, (), every)
 
     def _behind(self, how: Kept) -> Behind:
-        piece, tape = self.piece, self.piece.tape
+        tape = self.piece.tape
         again, left = _again(tape, how)
-        back = self._back(again, frozenset({piece.source, piece.target}))
-        back.unpacked = True
-        saving = [at for at, prim in enumerate(tape.prims) if prim.saves]
-        back.run(saving[-1] + 1, len(tape.prims))
-        back.events += again.events
-        started = len(back.events)
-        back.run(saving[0], saving[-1] + 1)
-        back.events += self._input_ends()
-        back.run(0, saving[0])
+        back, turns = self._resumed(again)
         back.events += [-storage - 1 for storage in left]
         there = [tape.store[value] for at in how.kept for value in tape.prims[at].outs]
-        return self._again(back, again, (started, saving[-1]), there)
+        return self._again(back, again, turns, there)
 
 
 def _again(tape: Tape, how: Kept) -> tuple[Forward, list[int]]:
