@@ -18,6 +18,7 @@ from trainledger.facts.overheads import (
     context,
     device_over_reserved,
     libraries,
+    peers,
     reserved_over_allocated,
 )
 
@@ -86,3 +87,14 @@ def test_libraries_of_kernel_sets_add_to_the_context() -> None:
     (engine,) = libraries(["te", "liger"])
     assert engine.low < engine.expected < engine.high
     assert libraries([]) == ()
+
+
+def test_peers_take_buffers_each() -> None:
+    """All-to-all over eight H100: 3.28 GB (github.com/NVIDIA/nccl/issues/1685)."""
+    (within,) = peers("sm90", 7, 0)
+    assert within.expected == 7 * 480 * MIB == pytest.approx(3.28 * GIB, rel=0.001)
+    near, far = peers("sm90", 7, 8)
+    assert far.expected / 8 < near.expected / 7
+    assert peers("sm90", 0, 0) == ()
+    (slow,) = peers("sm86", 1, 0)
+    assert slow.expected == far.expected / 8

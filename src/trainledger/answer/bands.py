@@ -13,6 +13,7 @@ from trainledger.facts.overheads import (
     communicators,
     context,
     libraries,
+    peers,
     reserved_over_allocated,
 )
 from trainledger.facts.overheads import Replayed as Over
@@ -20,7 +21,7 @@ from trainledger.ledger.rank import Ledger, payload
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import degrees
-from trainledger.plan.groups import groups_of
+from trainledger.plan.groups import groups_of, peers_of
 from trainledger.plan.schema import Plan
 
 INIT = "init"
@@ -57,7 +58,8 @@ class Outside:
     def of(cls, architecture: str, plan: Plan) -> Outside:
         """For one rank of the plan on a device of this architecture, with the kernel sets that it loads."""
         links = communicators(degrees(plan).world, len(groups_of(plan)))
-        return cls((context(architecture), links, *libraries(plan.stack.kernels)))
+        direct = peers(architecture, *peers_of(plan))
+        return cls((context(architecture), links, *direct, *libraries(plan.stack.kernels)))
 
     def above(self, band: Band) -> Band:
         """A band of the allocator's bytes with what lies outside added."""

@@ -11,13 +11,16 @@ from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspe
 from trainledger.answer.check_dtypes import dtype_problems
 from trainledger.answer.check_framework import framework_problems
 from trainledger.answer.check_megatron import megatron_problems, runs_megatron
+from trainledger.answer.check_megatron_deepspeed import layer_problems, wrapped_problems
 from trainledger.answer.check_mesh import mesh_problems
 from trainledger.answer.check_pipeline import pipeline_model_problems, pipeline_problems
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
+from trainledger.answer.check_sequence import fetches, sequence_model_problems, sequence_problems
 from trainledger.answer.check_tensor import tensor_model_problems, tensor_problems
 from trainledger.answer.check_torchtitan import torchtitan_problems
 from trainledger.answer.check_wrapping import wrapping_model_problems, wrapping_problems
 from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.facts.megatron import WRAPPED
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.scope import OWN_SCOPE, SCOPE
@@ -38,6 +41,9 @@ def check(plan: Plan) -> None:
     if runs_megatron(plan):
         raise_if([*megatron_problems(plan), *mesh_problems(plan)])
         return
+    if plan.stack.framework == WRAPPED:
+        raise_if([*wrapped_problems(plan), *deepspeed_problems(plan)])
+        return
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
     found += [*framework_problems(plan), *colossal_problems(plan), *torchtitan_problems(plan)]
     raise_if([*found, *wrapping_problems(plan)])
@@ -45,14 +51,15 @@ def check(plan: Plan) -> None:
 
 def check_model(plan: Plan, model: Model) -> None:
     """Raise InputError when a block of the model has no program to walk, or none of the modules to recompute."""
-    if runs_megatron(plan):
+    raise_if(list(layer_problems(plan, model)))
+    if runs_megatron(plan) or plan.stack.framework == WRAPPED:
         return
     reasons = dict.fromkeys(block.unknown for block in model.blocks if block.unknown)
     allowed = "its states can be counted, not its activations"
     problems = [Problem("model.model_type", f"found {model.family!r}: {reason}", allowed) for reason in reasons]
     problems += [*expert_problems(plan, model), *prefix_model_problems(model), *deepspeed_model_problems(plan, model)]
     problems += [*dtype_problems(plan, model), *attention_problems(plan, model), *tensor_model_problems(plan, model)]
-    problems += pipeline_model_problems(plan, model)
+    problems += [*pipeline_model_problems(plan, model), *sequence_model_problems(plan, model)]
     if not problems:
         problems += wrapping_model_problems(plan, model)
     if plan.adapter is not None and not has_tuned(model):
@@ -181,6 +188,7 @@ def _listed(values: tuple[str | bool | None, ...]) -> str:
 def _degrees(plan: Plan) -> Iterator[Problem]:
     yield from tensor_problems(plan)
     yield from pipeline_problems(plan)
+    yield from sequence_problems(plan)
 
 
 def _parts(plan: Plan) -> Iterator[Problem]:
@@ -190,6 +198,8 @@ def _parts(plan: Plan) -> Iterator[Problem]:
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
         own = OWN_SCOPE.get(plan.stack.framework, {}).get(f"offload.{name}", ())
+        if name == "activations" and fetches(plan):
+            continue
         if place is not None and plan.parallel.strategy not in SCOPE[f"offload.{name}"] and place not in own:
             yield Problem(
                 f"offload.{name}",

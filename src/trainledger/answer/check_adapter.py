@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from trainledger.base.problems import Problem
 from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
 from trainledger.facts.peft_methods import CONVERTED_TARGETS, METHODS
-from trainledger.facts.quantization import STACKED_EXPERTS
+from trainledger.facts.quantization import QUANT_KINDS, STACKED_EXPERTS, When
 from trainledger.facts.scope import SCOPE
 from trainledger.facts.versions import at_least
 from trainledger.model.adapted import ALL_LINEAR
@@ -112,6 +112,10 @@ def _quantization(plan: Plan) -> Iterator[Problem]:
     given = plan.quantization
     if given is None:
         return
+    halves = [one.name for one in QUANT_KINDS.values() if any(part.when is When.DOUBLE for part in one.parts)]
+    if given.double and given.kind not in halves:
+        allowed = f"scales are quantised themselves in {' and '.join(halves)} alone"
+        yield Problem("quantization.double", f"found true with {given.kind}", allowed, "Set it to false.")
     if given.kind == "mxfp4":
         allowed = "Transformers trains MXFP4 models only when their weights are dequantised to 16 bits on loading"
         yield Problem("quantization.kind", "found 'mxfp4'", allowed, "Leave quantization out.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainledger.answer.check_sequence import exchanges
 from trainledger.base.problems import Problem
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.pithtrain import SCHEDULES as DUAL
@@ -30,6 +31,8 @@ def pipeline_problems(plan: Plan) -> Iterator[Problem]:
     ranks, own = degrees(plan), plan.stack.framework in SCHEDULES
     for name in ("pp", "cp", "ep"):
         degree = getattr(ranks, name)
+        if name == "cp" and exchanges(plan):
+            continue
         if degree > 1 and (not own or (name == "cp" and plan.stack.framework != TORCHTITAN)):
             yield Problem(f"parallel.{name}", f"found {degree}", "only 1 can be estimated so far")
     if own and ranks.cp > 1 and plan.batch.sequence % (ranks.cp * len(HALVES)):

@@ -85,9 +85,11 @@ def _zero(plan: Plan) -> Iterator[str]:
     states = "master weights and optimizer states"
     what = {"zero1": states, "zero2": f"{states}, and the gradients that these need,"}
     divided = what.get(strategy, "all model states")
+    shared = degrees(plan).cp > 1 or degrees(plan).tp > 1
+    left = "not divided by it" if shared else "whole on every rank"
     yield (
         f"parallel.strategy: {strategy} divides {divided} by {ranks:,}; activations, logits and what the loss makes of "
-        "them are whole on every rank"
+        f"them are {left}"
     )
     if strategy != "zero3" and plan.stack.framework != LOW_LEVEL.framework:  # which cuts every parameter evenly
         differ = "ranks differ by where their part begins; the fullest and the emptiest are listed"

@@ -10,12 +10,12 @@ from trainledger.answer.estimate import Estimate, estimate
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
-from trainledger.facts.overheads import Interval, communicators, context, libraries
+from trainledger.facts.overheads import Interval, communicators, context, libraries, peers
 from trainledger.ledger.rank import Ledger
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import degrees
-from trainledger.plan.groups import groups_of
+from trainledger.plan.groups import groups_of, peers_of
 from trainledger.plan.runs import Ranks, Run, run_of
 from trainledger.plan.schema import Plan
 
@@ -159,10 +159,16 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     waiting = "allocated, and blocks that wait for another stream (none here)"
     groups, loaded = groups_of(answer.plan), libraries(answer.plan.stack.kernels)
     own, links = context(answer.architecture), communicators(answer.ranks, len(groups))
-    outside = "; ".join(str(one.source) for one in (own, *([links] if answer.ranks > 1 else []), *loaded))
+    near, far = peers_of(answer.plan)
+    direct = peers(answer.architecture, near, far)
+    outside = "; ".join(
+        dict.fromkeys(str(one.source) for one in (own, *([links] if answer.ranks > 1 else []), *direct, *loaded))
+    )
     ranks = f" and the communicators of {answer.ranks:,} ranks" if answer.ranks > 1 else ""
     if len(groups) > 1:
         ranks = f" and {len(groups)} communicators ({', '.join(groups)})"
+    if direct:
+        ranks += f", buffers for {near + far:,} peers"
     ranks = " with its libraries" * bool(loaded) + ranks
     return (
         Amount("allocated", peak.allocated, ", ".join(bases), what, str(CUDA.source)),

@@ -37,6 +37,7 @@ from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import RUN, allocator_of
 
 COLOSSAL = framework(LOW_LEVEL.framework)
+DEEPSPEED = "deepspeed"  # a script of its own around a model of Transformers
 REST = (
     *(
         DefaultRow(f"stack.versions.{name}", value, "what ColossalChat asks for", LOW_LEVEL.source, (COLOSSAL,))
@@ -68,7 +69,7 @@ REST = (
         False,
         "use_reentrant False",
         CHECKPOINTING,
-        (("stack.recompute.kind", ("full",)), framework(*TRAINERS)),
+        (("stack.recompute.kind", ("full",)), framework(*TRAINERS, DEEPSPEED)),
         V5,
     ),
     *(
@@ -79,7 +80,7 @@ REST = (
             CHECKPOINTING_4,
             (("stack.recompute.kind", ("full",)), one),
         )
-        for one in (framework(*TRAINERS), COLOSSAL)
+        for one in (framework(*TRAINERS, DEEPSPEED), COLOSSAL)
     ),
     DefaultRow(
         "stack.recompute.reentrant",

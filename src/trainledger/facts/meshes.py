@@ -97,3 +97,14 @@ HEAD_EXCHANGE = HeadExchange(
         "main, 2026-08",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Ranks of one node, where a plan does not say."""
+
+    ranks: int
+    source: Source
+
+
+NODE = Node(8, Source("NVIDIA HGX and DGX A100, H100, H200, B200", "eight GPUs on one NVSwitch", "2020 to 2025"))

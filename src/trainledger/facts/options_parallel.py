@@ -144,7 +144,8 @@ PARALLEL_ROWS: tuple[Row, ...] = (
         (("zero_quantized_gradients", BOOL, EITHER), ("zero_quantized_nontrainable_weights", BOOL, HIGH)),
     ),
     *counted(WHERE, DEEPSPEED_TYPES, (("data_types.grad_accum_dtype", TEXT), ("communication_data_type", TEXT))),
-    *uncounted(WHERE, ULYSSES, (("tiled_mlp", BOOL, HIGH), ("tiled_logits", BOOL, HIGH))),
+    *counted(WHERE, ULYSSES, (("tiled_mlp", BOOL),)),
+    *uncounted(WHERE, ULYSSES, (("tiled_logits", BOOL, HIGH),)),
     *counted(
         WHERE,
         MEGATRON,

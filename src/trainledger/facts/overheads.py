@@ -202,6 +202,29 @@ def communicators(world: int, groups: int = 1) -> Interval:
     return Interval(first.low + extra * more.low, expected, high, "B", more.source if extra else first.source)
 
 
+NCCL_PEERS = Source(
+    "8 H100, NVLink: 1.06 GB before the first all-to-all and 4.34 GB after it, 32 channels for each of 7 peers with "
+    "buffers of 10 and 2 MiB; 1 or 2 channels for each peer where some are on other nodes",
+    "github.com/NVIDIA/nccl/issues/1685 and 1189; nccl/src/graph/paths.cc, ncclTopoComputeP2pChannels (2.18 to 2.26)",
+)
+NVLINKED = ("sm80", "sm90", "sm100", "sm103")
+# 3.28 GB over seven peers; least: two channels of 12 MiB
+PEER = _mebibytes(24, 480, 480, NCCL_PEERS)
+PEER_OF_NODES = _mebibytes(12, 24, 384, NCCL_PEERS)
+
+
+def peers(architecture: str, within: int, across: int) -> tuple[Interval, ...]:
+    """Bytes of NCCL's buffers on a rank that sends to so many peers, besides those of its communicators' rings: peers
+    of communicators that lie `within` a node, and of those `across` nodes."""
+    near = PEER if architecture in NVLINKED else PEER_OF_NODES
+    counted = ((near, within), (PEER_OF_NODES, across))
+    return tuple(
+        Interval(one.low * count, one.expected * count, one.high * count, "B", one.source)
+        for one, count in counted
+        if count
+    )
+
+
 def device_over_reserved(architecture: str, world: int, groups: int = 1) -> Interval:
     """Bytes that nvidia-smi shows of a process beyond what its allocator reserved: context and communicators."""
     own, links = context(architecture), communicators(world, groups)

@@ -155,24 +155,34 @@ class Walker:
         """The whole piece is recomputed in backward; its input and the outside values it reads are kept till then.
         Values that are `returned` outlive the forward. `lent`: how many hold the incoming gradient besides the
         engine, where the checkpoint is reentrant."""
+        return self._recomputed((reentrant, False), keep, returned, lent)
+
+    def fetched(self, keep: frozenset[int] = frozenset()) -> Walked:
+        """As `recomputed` with reentrance, but the input is kept in the host's memory, and copied back for backward."""
+        return self._recomputed((True, True), keep, (), 0)
+
+    def _recomputed(self, how: tuple[bool, bool], keep: frozenset[int], returned: Sequence[int], lent: int) -> Walked:
+        reentrant, offloads = how
         piece, tape = self.piece, self.piece.tape
         if not tape.grad[piece.target] or not any(prim.saves for prim in tape.prims):
             return self.plain(keep)
         casts = frozenset(tape.cached.values())
         attached = frozenset() if reentrant else frozenset(tape.attached)  # without a graph there are no nodes
-        forward = run_forward(tape, casts | attached | {piece.target, piece.source, *returned}, saving=False)
+        kept = keep if offloads else {piece.source}
+        forward = run_forward(tape, casts | attached | {piece.target, *kept, *returned}, saving=False)
         self.lines.phase({}, Account.ACTIVATIONS, Account.FORWARD)
         stays = self._staying() if attached else ()
         ahead = self.lines.read(forward.events)
         loose = self._loose(casts, forward)
         first = first_birth(forward.events, products(tape))
-        behind = self._reentrant(lent) if reentrant else self._stopped()
+        behind = self._reentrant(lent, offloads) if reentrant else self._stopped()
         used = {value for prim in tape.prims for value in prim.ins}
         outside = frozenset(name for value, name in piece.outside.items() if value in used or name == POSITIONS)
-        held = frozenset({tape.store[piece.source]})
+        held = frozenset() if offloads else frozenset({tape.store[piece.source]})
         made, arrived = (first, behind.product), behind.arrived
         every, started = Visits(piece.calls, forward.turns, behind.turns, behind.again), behind.started
-        return Walked(ahead, behind.events, loose, outside, held, True, True, made, arrived, started, stays, every)
+        keeps = not offloads
+        return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, arrived, started, stays, every)
 
     def _stopped(self) -> Behind:
         tape = self.piece.tape
@@ -195,16 +205,25 @@ class Walker:
         back.run(0, saving[0])
         return back, (started, saving[-1])
 
-    def _reentrant(self, lent: int) -> Behind:
+    def _reentrant(self, lent: int, fetches: bool) -> Behind:
+        """`fetches`: the input is copied back from the host first, whatever the graph holds of it."""
         piece, tape = self.piece, self.piece.tape
+        there: list[int] = []
+        if fetches:
+            copy = tape.store[piece.source]
+            if piece.source == piece.leaf:  # which the graph still holds
+                tape.storages.append(tape.storages[copy]._replace(name=f"{tape.storages[copy].name}, from the host"))
+                copy = len(tape.storages) - 1
+            there = [copy + 1]
         again = run_forward(tape, frozenset({piece.source, piece.target, *tape.attached}), saving=True)
         back = self._back(again, frozenset({piece.source, piece.target, *tape.attached}), extra=1 + lent)
-        back.events += again.events
+        back.events += [*there, *again.events]
         back.run(0, len(tape.prims))
         back.release(back.first)
         inner = dict.fromkeys(tape.store[value] for value in tape.attached)
-        back.events += [-tape.store[piece.target] - 1, *self._input_ends(), *(-one - 1 for one in inner)]
-        return self._again(back, again, (len(again.events), len(tape.prims)))
+        ends = [-one for one in there] or self._input_ends()
+        back.events += [-tape.store[piece.target] - 1, *ends, *(-one - 1 for one in inner)]
+        return self._again(back, again, (len(there) + len(again.events), len(tape.prims)))
 
     def _input_ends(self) -> Events:
         """The checkpoint lets go of the input, which dies unless the graph holds it too."""

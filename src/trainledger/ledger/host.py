@@ -6,15 +6,19 @@ Source: deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, runtime/swap_tensor 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.base.sources import Basis
+from trainledger.base.sources import Basis, Source
 from trainledger.facts.deepspeed import DEEPSPEED, PINNED, SWAP
 from trainledger.facts.dtypes import DType
 from trainledger.facts.optimizer_bytes import StateOptions, state_bytes
 from trainledger.facts.optimizer_kinds import Kind, Optimizer
 from trainledger.lines.line import Account, Line, Place
+
+if TYPE_CHECKING:
+    from trainledger.ledger.opening import Job
 
 Lines = tuple[tuple[Line, int], ...]
 
@@ -37,6 +41,17 @@ def host_line(account: Account, name: str, size: int, dtype: DType, pinned: bool
     why = "page-locked: rounded up to a power of two" if pinned else ""
     dims, source = (Axis(Dim.ELEMENTS, size),), PINNED.source if pinned else DEEPSPEED.source
     return Line(account, name, dims, dtype, unit, Basis.COUNTED, source, why, Place.HOST)
+
+
+def waiting(job: Job) -> Lines:
+    """Inputs of recomputed layers that wait in the host's memory for backward; not page-locked."""
+    run, model = job.run, job.model
+    if not run.software.fetches:
+        return ()
+    size = run.setting.batch * run.setting.sequence * model.hidden.size
+    line = host_line(Account.ACTIVATIONS, "inputs of layers", size, run.setting.weights)
+    source = Source("Arctic training", "arctic_training/monkey_patches.py, CheckpointFunctionWithCPUOffload", "2025-06")
+    return ((replace(line, source=source), sum(block.count for block in model.blocks)),)
 
 
 def optimizer_lines(

@@ -140,7 +140,7 @@ class Layout:
 
     def around(self, pieces: Pieces) -> Hooks:
         """What happens around the pieces of a micro-batch."""
-        if not self.job.run.software.offloads:
+        if not self.job.run.software.stashes:
             return NONE
         layers = len(pieces.layers)
         self.offloaded = tuple(on_host(self.job.book.lines[pieces.hidden], layers))

@@ -14,12 +14,13 @@ from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import NAME as TORCHTUNE
-from trainledger.ledger import aten, fused_head, losses_torchtitan, losses_torchtune
+from trainledger.ledger import aten, fused_head, losses_torchtitan, losses_torchtune, mega_loss
 from trainledger.ledger.chunked_logits import Ended, chunked
 from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.losses_pairs import CHOSEN, pair_loss
 from trainledger.ledger.losses_parallel import SPREAD, spread_cross_entropy
+from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.rules import lower
 from trainledger.ledger.software import FOAK, LIGER
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -32,6 +33,9 @@ KEPT_CHUNKS = ("litgpt",)  # frameworks whose chunks of logits are all kept for 
 
 def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) -> Ended:
     """The last norm, then the names of the model's own forward end, then the head and the loss."""
+    if frame.software.mega is not None:  # Megatron's layers under DeepSpeed's wrappers, on a stage of its own
+        frame.tape.end(ending)
+        return Ended(mega_loss.closing(frame, model, loss, Chunk((), True, True, normed=True)))
     ops = model.head.ops
     inside = _inside(model)
     lower(frame, ops[:inside])

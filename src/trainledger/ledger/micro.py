@@ -131,6 +131,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
     returned = frame.keys if tape.grad[target] and keeps_cache(job.run, job.model.family) else ()
     cache = tuple(_returned(job, piece, value) for value in returned)
     walker = Walker(job.book, piece, leaves.first)  # which knows their lines now
+    if job.run.software.fetches:
+        return Layer(walker.fetched(keep), tape.dtype[target])
     return Layer(walker.recomputed(kind.recompute == "reentrant", keep, returned), tape.dtype[target], cache)
 
 

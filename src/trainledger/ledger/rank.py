@@ -9,7 +9,7 @@ from trainledger.base.units import MIB
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.kernels import CUBLAS
-from trainledger.facts.megatron import FRAMEWORKS
+from trainledger.facts.megatron import FRAMEWORKS, WRAPPED
 from trainledger.facts.meshes import PP
 from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Kind
@@ -19,6 +19,7 @@ from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.facts.trainer import TRAINER_BATCH, WIDE_STATES
 from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
+from trainledger.ledger.host import waiting
 from trainledger.ledger.layout import Layout
 from trainledger.ledger.megatron import fullest, job_of, rank_of, segments_of
 from trainledger.ledger.opening import Job, Trained
@@ -71,6 +72,8 @@ def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = 
 
 
 def _job(plan: Plan, model: Model, architecture: str) -> Job:
+    if plan.stack.framework == WRAPPED:
+        return job_of(plan, model, architecture)
     model = spread(model, plan)
     run, wanted = run_of(plan, architecture), trained_of(plan, model)
     left = untrained(run.software, model) | unreached(plan, model, run, wanted)
@@ -81,7 +84,7 @@ def _laid(job: Job, layout: Layout, updates: Updates, extras: Extras) -> Ledger:
     segments, book = compose(layout.job, layout, updates, extras), job.book
     moments = fold(book.lines, segments)
     equals = tuple((Stretch(first, last),) for first, last in layout.equals)
-    return Ledger(tuple(book.lines), moments, tuple(segments), layout.host(), layout.rank, equals)
+    return Ledger(tuple(book.lines), moments, tuple(segments), (*layout.host(), *waiting(job)), layout.rank, equals)
 
 
 def _fullest(plan: Plan, model: Model, architecture: str, rank: int | None) -> Ledger:

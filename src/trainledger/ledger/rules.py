@@ -14,6 +14,7 @@ from trainledger.facts.torchtitan import Change, holds
 from trainledger.facts.versions import at_least
 from trainledger.ledger import (
     aten,
+    attend,
     attention,
     experts,
     experts_loop,
@@ -27,7 +28,6 @@ from trainledger.ledger import (
     nn,
     norms,
     prompts,
-    ring,
     rotary,
     rules_liger,
     rules_megatron,
@@ -35,11 +35,11 @@ from trainledger.ledger import (
     rules_te,
     rules_torchtitan,
     sinks,
+    tiled,
 )
 from trainledger.ledger.activations import activation
 from trainledger.ledger.edges import TURNS
 from trainledger.ledger.frame import Frame
-from trainledger.ledger.fused import Site
 from trainledger.ledger.visits import Call, call_of
 from trainledger.model import program as p
 from trainledger.model.operations_megatron_moe import MoeSpec
@@ -68,28 +68,13 @@ def _table(f: Frame, name: str, rotary: int) -> int:
     return f.names[name]
 
 
-def _attention(f: Frame, spec: p.Attention, q: int, k: int, v: int) -> int:
-    choice, mask = f.choice(spec), f.names.get(spec.mask_name)
-    if choice.kernel is Kernel.EAGER:
-        if isinstance(spec, p.SinkAttention):
-            out, weights = sinks.eager(f.tape, (q, k, v), spec, mask, f.need(spec.sinks))
-        else:
-            out, weights = attention.eager(f.tape, (q, k, v), spec, mask)
-        f.names["attention weights"] = weights  # returned too, so the layer holds them until it ends
-        return out
-    call = attention.Call(mask, Site(choice.kernel, f.setting.torch, f.setting.architecture), choice.repeats)
-    ranks, first = f.software.context, len(f.tape.prims)
-    if choice.kernel is Kernel.FLEX and ranks > 1:
-        k, v = (rules_parallel.apply(f, Gathered(ranks, Dim.SEQUENCE), x) for x in (k, v))
-        ranks = 1  # which has them all now
-    return ring.around(f.tape, attention.handed(f.tape, (q, k, v), spec, call), first, ranks)
-
-
 def _copied(f: Frame, spec: p.View, dims: Dims) -> bool:
     """Whether the gradient of a projection seen by heads arrives head by head, and is copied back to token order."""
     kernel = f.kernels[0].kernel if f.kernels else None
     if spec.rotated and rules_liger.replaces(f.software):
         return False  # a kernel turns them in token order
+    if f.software.exchanges:
+        return True  # they come back part by part of the sequence
     if spec.rotated or kernel is Kernel.MATH or (f.kernels and f.kernels[0].padded):
         return True
     if kernel is Kernel.EAGER or (kernel is None and f.setting.attention == Kernel.EAGER):
@@ -126,7 +111,7 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
         case p.Rope():
             return _rope(f, op.spec, ins[0], ins[1])
         case p.Attention():
-            return [_attention(f, op.spec, ins[0], ins[1], ins[2])]
+            return [attend.attention_of(f, op.spec, ins[0], ins[1], ins[2])]
         case p.Act(kind):
             return [activation(t, kind, ins[0])]
         case p.Multiply(act):
@@ -270,6 +255,7 @@ def asked(ops: tuple[Op, ...], inside: bool) -> tuple[Op, ...]:
 def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
     """Write the operations on the frame's tape, in order; names bound at the end stay bound."""
     tape, names = frame.tape, frame.names
+    ops = tiled.joined(ops, frame.software)
     ops = rules_te.joined(rules_liger.rewritten(ops, frame.software), frame.software)
     fused, ready = fused_lora.groups(frame.software, ops), dict[str, int]()
     frame.kernels[:] = [frame.choice(op.spec) for op in ops if isinstance(op.spec, p.Attention)]
@@ -283,13 +269,15 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
             if op.name not in ready:  # the first of a group makes the results of all
                 ready |= fused_lora.run(frame, fused[op.name], ins[0])
             outs = [ready.pop(op.name)]
+        elif isinstance(op.spec, p.Tiled):
+            outs = [tiled.mlp(frame, op, op.spec, ins[0])]
         else:
             outs = _apply(frame, op, ins)
         frame.marks.append((op.name, first, len(tape.prims)))
         if op.asked and not tape.grad[outs[0]]:
             tape.grad[outs[0]] = True
             tape.leaves.add(outs[0])
-        if not isinstance(op.spec, p.Looped):  # which has calls of its own
+        if not isinstance(op.spec, p.Looped | p.Tiled):  # which have calls of their own
             frame.calls.append(call_of(op, first, len(tape.prims)))
         gone = [names.pop(name) for name in op.drop]
         for name, value in zip(op.outs, outs, strict=True):

@@ -228,6 +228,7 @@ def _software(plan: Plan) -> Software:
         offloads=plan.offload.activations is not None,
         experts=plan.parallel.ep,
         context=plan.parallel.cp,
+        tiled=bool(plan.parallel.options.get("tiled_mlp")),
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
+from trainledger.facts.scope import OWN_MODELS
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.ledger.mega import Mega
 
 LIGER, FOAK = "liger", "foak"
@@ -15,8 +17,8 @@ LIGER, FOAK = "liger", "foak"
 class Software:
     """Names of fused kernel sets, releases by package, the model's family, the device's multiprocessors, whether the
     model is asked for its keys and values (`use_cache`), the plan's framework, whether it compiles, and whether it
-    offloads activations, how Megatron-Core runs its layers (None: it does not), and the ranks
-    that routed experts and the sequence are spread over."""
+    offloads activations, how Megatron-Core runs its layers (None: it does not), the ranks
+    that routed experts and the sequence are spread over, and whether MLPs run in tiles of the sequence."""
 
     kernels: frozenset[str] = frozenset()
     releases: Mapping[str, str] = field(default_factory=dict)
@@ -29,6 +31,23 @@ class Software:
     mega: Mega | None = None
     experts: int = 1
     context: int = 1
+    tiled: bool = False
+
+    @property
+    def fetches(self) -> bool:
+        """Whether the inputs of recomputed layers wait in the host's memory, copied there and back by the checkpoint's
+        own function."""
+        return self.offloads and self.framework not in OWN_MODELS
+
+    @property
+    def stashes(self) -> bool:
+        """Whether inputs of layers leave as they are packed for backward, some of them later (torchtune)."""
+        return self.offloads and not self.fetches
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether ranks exchange parts of the sequence for heads around attention (DeepSpeed's Ulysses)."""
+        return self.context > 1 and self.framework != TORCHTITAN
 
     def release(self, *names: str) -> str:
         """The release of the first of these packages that is named; empty where none is."""

@@ -241,6 +241,17 @@ class Multiply:
 
 
 @dataclass(frozen=True, slots=True)
+class Tiled:
+    """down(act(gate(x)) * up(x)) of one tile of so many tokens after the other; backward runs each tile once more."""
+
+    gate: Linear
+    up: Linear
+    down: Linear
+    act: ActKind
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Add:
     """Elementwise sum (the residual connection). `inplace`: `x += y`."""
 

@@ -33,6 +33,7 @@ from trainledger.model.operations import (
     Scale,
     Scales,
     Split,
+    Tiled,
     View,
     sides,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "SinkAttention",
     "Spec",
     "Split",
+    "Tiled",
     "Tokens",
     "Turn",
     "View",
@@ -112,6 +114,7 @@ Spec: TypeAlias = (
     | Attention
     | Act
     | Multiply
+    | Tiled
     | Add
     | Scale
     | Dropout

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from trainledger.facts.megatron import FRAMEWORKS
-from trainledger.facts.meshes import CP, DP, EDP, EP, ETP, PP, TP
+from trainledger.facts.meshes import CP, DP, EDP, EP, ETP, HEAD_EXCHANGE, NODE, PP, TP
 from trainledger.plan.degrees import degrees
-from trainledger.plan.mesh import mesh_of
+from trainledger.plan.engines import deepspeed_of
+from trainledger.plan.mesh import Mesh, mesh_of
 from trainledger.plan.schema import Plan
+
+GATHERED = ("allgather", "flex")  # dispatchers that gather tokens, or bring buffers of their own
+RING = len(("next", "previous"))
 
 
 def groups_of(plan: Plan) -> tuple[str, ...]:
@@ -18,7 +23,10 @@ def groups_of(plan: Plan) -> tuple[str, ...]:
     """
     if degrees(plan).world == 1:
         return ()
-    return ("all ranks", *(_megatron(plan) if plan.stack.framework in FRAMEWORKS else ()))
+    if plan.stack.framework in FRAMEWORKS:
+        return ("all ranks", *_megatron(plan))
+    shared = plan.parallel.cp > 1 and deepspeed_of(plan)
+    return ("all ranks", *(("sequence parallel", "sequence data parallel") if shared else ()))
 
 
 def _megatron(plan: Plan) -> Iterator[str]:
@@ -43,3 +51,25 @@ def _megatron(plan: Plan) -> Iterator[str]:
     for name, ranks in named.items():
         if ranks > 1:
             yield name
+
+
+def peers_of(plan: Plan) -> tuple[int, int]:
+    """How many peers a rank sends to directly, in exchanges of tokens or heads, round a ring, or to the stages beside
+    it: those of groups that lie within one node, and of others."""
+    mesh, given, options = mesh_of(plan), plan.parallel, plan.parallel.options
+    way, megatron = options.get("cp_comm_type", "p2p"), plan.stack.framework in FRAMEWORKS
+    counts: list[tuple[str, int]] = []
+    if given.cp > 1 and (megatron or deepspeed_of(plan)):
+        counts.append((CP, given.cp - 1 if way in HEAD_EXCHANGE.names else min(given.cp - 1, RING) * (way == "p2p")))
+    if given.ep > 1 and not (megatron and options.get("moe_token_dispatcher_type", "allgather") in GATHERED):
+        counts.append((EP, given.ep - 1))
+    counts.append((PP, min(given.pp - 1, RING)))
+    near = sum(count for axis, count in counts if _span(mesh, axis) <= NODE.ranks)
+    return near, sum(count for _, count in counts) - near
+
+
+def _span(mesh: Mesh, axis: str) -> int:
+    """From a group's first rank to its last along an axis, all between included."""
+    axes = mesh.experts if axis in dict(mesh.experts) and axis != PP else mesh.dense
+    names = [name for name, _ in axes]
+    return prod(size for _, size in axes[: names.index(axis) + 1])

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainledger.base.problems import Problem, nearest
 from trainledger.base.sources import Source
-from trainledger.facts.megatron import FAMILY, FRAMEWORKS
+from trainledger.facts.megatron import FAMILY, FRAMEWORKS, WRAPPED
 from trainledger.facts.megatron_keys import PADDING, TYPES, WIDENING, MegatronType
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.plan.schema import Plan
@@ -29,7 +29,11 @@ class Turned:
 def megatron_keys(plan: Plan) -> tuple[dict[str, Any], tuple[Turned, ...]]:
     """Megatron's keys of a plan's model, and what of them the plan does not say: nothing where another framework runs
     it, or where Megatron-Core cannot build it (`type_problems`)."""
-    if plan.stack.framework not in FRAMEWORKS or not isinstance(plan.model, dict) or tuple(type_problems(plan)):
+    if (
+        plan.stack.framework not in (*FRAMEWORKS, WRAPPED)
+        or not isinstance(plan.model, dict)
+        or tuple(type_problems(plan))
+    ):
         return {}, ()
     kind, made, found = str(plan.model["model_type"]), dict(plan.model), tuple[Turned, ...]()
     if kind != FAMILY:

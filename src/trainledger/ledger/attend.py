@@ -1,0 +1,40 @@
+"""Attention of a block on a tape: which kernel runs it, and what lies around it where ranks share a sequence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainledger.base.dims import Dim
+from trainledger.facts.kernels_attention import Kernel
+from trainledger.ledger import attention, ring, rules_parallel, sinks, ulysses
+from trainledger.ledger.frame import Frame
+from trainledger.ledger.fused import Site
+from trainledger.model.operations_parallel import Gathered
+from trainledger.model.program import Attention, SinkAttention
+
+
+def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
+    """The result, [batch, sequence, heads, head dim]."""
+    if f.software.exchanges:
+        ranks = f.software.context
+        heads = replace(spec, heads=spec.heads // ranks, kv_heads=max(spec.kv_heads // ranks, 1))
+        return ulysses.around(f, (q, k, v), ranks, lambda qkv: _fused(f, heads, qkv, None))
+    choice, mask = f.choice(spec), f.names.get(spec.mask_name)
+    if choice.kernel is Kernel.EAGER:
+        if isinstance(spec, SinkAttention):
+            out, weights = sinks.eager(f.tape, (q, k, v), spec, mask, f.need(spec.sinks))
+        else:
+            out, weights = attention.eager(f.tape, (q, k, v), spec, mask)
+        f.names["attention weights"] = weights  # returned too, so the layer holds them until it ends
+        return out
+    ranks, first = f.software.context, len(f.tape.prims)
+    if choice.kernel is Kernel.FLEX and ranks > 1:
+        k, v = (rules_parallel.apply(f, Gathered(ranks, Dim.SEQUENCE), x) for x in (k, v))
+        ranks = 1  # which has them all now
+    return ring.around(f.tape, _fused(f, spec, (q, k, v), mask), first, ranks)
+
+
+def _fused(f: Frame, spec: Attention, qkv: tuple[int, int, int], mask: int | None) -> int:
+    choice = f.choice(spec)
+    call = attention.Call(mask, Site(choice.kernel, f.setting.torch, f.setting.architecture), choice.repeats)
+    return attention.handed(f.tape, qkv, spec, call)

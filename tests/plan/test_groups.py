@@ -1,0 +1,48 @@
+"""Communicators of a rank, and the peers that it sends to directly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.plan.groups import groups_of, peers_of
+
+
+def megatron(experts: int = 0, **parallel: Any) -> Any:
+    model = {**LLAMA, "model_type": "megatron-gpt", "num_attention_heads": 8, "num_key_value_heads": 8}
+    model |= {"num_experts": experts, "num_experts_per_tok": 2, "moe_intermediate_size": 256} if experts else {}
+    given = {"strategy": "megatron-distopt", **parallel}
+    return plan_of(model, parallel=given, stack={"framework": "megatron", "loss": "vocab-parallel"})
+
+
+@pytest.mark.parametrize(
+    ("parallel", "within", "across"),
+    [
+        ({"dp": 8}, 0, 0),
+        ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "a2a"}}, 7, 0),
+        ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "p2p"}}, 2, 0),
+        ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "all_gather"}}, 0, 0),
+        ({"dp": 1, "cp": 8, "tp": 2, "options": {"cp_comm_type": "a2a"}}, 0, 7),
+        ({"dp": 1, "pp": 2}, 1, 0),
+        ({"dp": 1, "pp": 8}, 2, 0),
+        ({"dp": 4, "pp": 4}, 0, 2),
+    ],
+)
+def test_peers(parallel: dict[str, Any], within: int, across: int) -> None:
+    assert peers_of(megatron(**parallel)) == (within, across)
+
+
+@pytest.mark.parametrize(("dispatcher", "within"), [("alltoall", 3), ("allgather", 0), ("flex", 0)])
+def test_experts_exchange_tokens_with_all_ranks_of_their_group(dispatcher: str, within: int) -> None:
+    options = {"moe_token_dispatcher_type": dispatcher}
+    assert peers_of(megatron(8, dp=4, ep=4, options=options)) == (within, 0)
+
+
+def test_ranks_that_share_a_sequence_have_communicators_of_their_own() -> None:
+    stack = {"framework": "deepspeed", "versions": {}, "attention": "flash"}
+    parallel = {"strategy": "zero3", "dp": 1, "cp": 16, "shard": 16, "options": {"cp_comm_type": "ulysses"}}
+    plan = plan_of({**LLAMA, "num_attention_heads": 16}, parallel=parallel, stack=stack)
+    assert groups_of(plan) == ("all ranks", "sequence parallel", "sequence data parallel")
+    assert peers_of(plan) == (0, 15)
