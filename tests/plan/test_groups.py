@@ -46,3 +46,10 @@ def test_ranks_that_share_a_sequence_have_communicators_of_their_own() -> None:
     plan = plan_of({**LLAMA, "num_attention_heads": 16}, parallel=parallel, stack=stack)
     assert groups_of(plan) == ("all ranks", "sequence parallel", "sequence data parallel")
     assert peers_of(plan) == (0, 15)
+
+
+def test_deepspeed_reduces_in_a_clone_of_all_ranks() -> None:
+    stack = {"framework": "deepspeed", "versions": {}, "attention": "flash"}
+    assert groups_of(plan_of(parallel={"strategy": "zero2", "dp": 4}, stack=stack)) == ("all ranks", "clone of all")
+    assert groups_of(plan_of(parallel={"strategy": "fsdp2", "dp": 4})) == ("all ranks",)
+    assert groups_of(plan_of()) == ()

@@ -19,14 +19,20 @@ RING = len(("next", "previous"))
 def groups_of(plan: Plan) -> tuple[str, ...]:
     """Names of the groups whose communicators a rank of the plan opens (those of one rank have none).
 
-    Source: megatron/core/parallel_state.py (0.14 to 0.19); NCCL opens a communicator at its group's first collective.
+    Source: megatron/core/parallel_state.py (0.14 to 0.19); deepspeed/utils/groups.py, _clone_world_group, and
+    runtime/zero/stage3.py, barriers of all ranks (0.9.5 to 0.19.8); NCCL opens a communicator at its group's first
+    collective.
     """
     if degrees(plan).world == 1:
         return ()
     if plan.stack.framework in FRAMEWORKS:
         return ("all ranks", *_megatron(plan))
-    shared = plan.parallel.cp > 1 and deepspeed_of(plan)
-    return ("all ranks", *(("sequence parallel", "sequence data parallel") if shared else ()))
+    if not deepspeed_of(plan):
+        return ("all ranks",)
+    return (
+        "all ranks",
+        *(("sequence parallel", "sequence data parallel") if plan.parallel.cp > 1 else ("clone of all",)),
+    )
 
 
 def _megatron(plan: Plan) -> Iterator[str]:
