@@ -98,3 +98,15 @@ def test_weights_in_8_bits_pass_for_fp32_where_no_master_stands_beside_them() ->
     eights = {"weights": "fp8", "master": None}
     assert own_dtype(eight(precision=eights)) == FP32
     assert own_dtype(eight(precision={"weights": "fp8"})) == BF16
+
+
+@pytest.mark.parametrize(("length", "each"), [(None, 512 + 512), (1024, 4 * 1024 * 3 + 4 * 1024 * 2)])
+def test_delayed_scaling_keeps_scales_and_largest_values_of_each_layers_tensors(length: int | None, each: int) -> None:
+    options = {} if length is None else {"fp8_amax_history_len": length}
+    lines = estimate(eight(precision={"fp8": {"recipe": "delayed"}}, stack={"options": options})).ledger
+    end = dict(next(one.live for one in lines.moments if one.name == "step 2: optimizer"))
+    found = {line.name: (line.unit, end[at]) for at, line in enumerate(lines.lines) if "of a layer's" in line.name}
+    layers = 4 * LLAMA["num_hidden_layers"]
+    assert {count for _, count in found.values()} == {layers}
+    assert sum(unit for name, (unit, _) in found.items() if name.startswith("largest")) == each
+    assert not any("of a layer's" in line.name for line in estimate(eight()).ledger.lines)

@@ -10,6 +10,7 @@ from tests.ledger.test_mega_dispatch import SENT
 from tests.ledger.test_mega_moe import EXPERTS
 from tests.ledger.test_megatron import LLAMA, plan_of
 from trainledger.answer.estimate import estimate, states_of
+from trainledger.base.problems import InputError
 from trainledger.model.build import model_of
 from trainledger.model.counts import total
 from trainledger.plan.schema import Plan
@@ -55,3 +56,19 @@ def test_experts_are_spread_over_the_ranks_that_hold_the_same() -> None:
 def test_no_main_weights_where_they_are_the_models() -> None:
     plan = sharded("optim", options={"megatron_fsdp_main_params_dtype": "auto"})
     assert states_of(estimate(plan).ledger)["master_weights"] == 0
+
+
+@pytest.mark.parametrize(("outer", "states"), [("no_shard", RANKS // 2), ("optim", RANKS)])
+def test_groups_that_hold_all_weights_may_share_what_the_optimizer_keeps(outer: str, states: int) -> None:
+    options = {"num_distributed_optimizer_instances": 2, "outer_dp_sharding_strategy": outer}
+    plan = sharded("optim_grads_params", options=options)
+    count, found = total(model_of(plan)), states_of(estimate(plan).ledger)
+    assert found["weights"] == pytest.approx(2 * count / (RANKS / 2), rel=1e-3)
+    assert found["gradients"] == pytest.approx(4 * count / (RANKS / 2), rel=1e-3)
+    assert found["master_weights"] == pytest.approx(4 * count / states, rel=1e-3)
+    assert found["optimizer_states"] == pytest.approx(8 * count / states, rel=1e-3)
+
+
+def test_they_share_it_only_where_all_is_sharded_within_a_group() -> None:
+    with pytest.raises(InputError, match="outer_dp_sharding_strategy"):
+        estimate(sharded("optim_grads", options={"outer_dp_sharding_strategy": "optim"}))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.ledger.test_megatron import BATCH, GPT, HIDDEN, LLAMA, LOCAL, SEQUENCE, plan_of
 from trainledger.answer.estimate import estimate
+from trainledger.base.problems import InputError
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega_moe import rows_of
 from trainledger.ledger.mega_pieces import Walks
@@ -15,6 +16,7 @@ from trainledger.ledger.mega_routing import Routing
 from trainledger.ledger.megatron import job_of
 from trainledger.lines.parts import Parts
 from trainledger.model.build import model_of
+from trainledger.model.operations_megatron_moe import taken_apart
 from trainledger.plan.schema import Plan
 
 TOKENS, WIDTH = SEQUENCE * BATCH, 1536
@@ -51,6 +53,30 @@ def test_every_row_of_an_expert_keeps_its_input_and_what_its_function_reads(
 ) -> None:
     one, two = (kept(routed(model, model={"num_experts_per_tok": k}, stack={"options": options})) for k in (1, 2))
     assert (two - one) / TOKENS == pytest.approx(each + MAPS, abs=4)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_experts_biases_are_weights_and_keep_nothing_of_rows(grouped: bool) -> None:
+    options = {**ALL_TO_ALL, "moe_grouped_gemm": grouped}
+    plain, biased = (routed(GPT, options, model={"add_bias_linear": one}) for one in (False, True))
+    rows = 2 * TOKENS * 2 * WIDTH
+    more = kept(biased) - kept(plain)
+    assert 0 <= more < rows / 8  # a sum with the bias takes the place of what it is the sum of
+    layer = [one for one in model_of(biased).blocks[0].weights if "experts" in one.name]
+    count = EXPERTS["num_experts"]
+    assert sum(one.elements for one in layer if one.name.endswith("bias")) == count * (WIDTH + HIDDEN)
+    names = [one.name for one in taken_apart(tuple(layer), grouped)]
+    ahead = "weight0" if grouped else "0.linear_fc1.weight"
+    behind = "bias0" if grouped else "0.linear_fc1.bias"
+    assert [name.endswith(end) for name, end in zip(names, (ahead, behind), strict=False)] == [True, True]
+    parts = {"dp": 4, "ep": 2}
+    assert estimate(routed(GPT, options, model={"add_bias_linear": True}, parallel=parts)).steps.allocated.expected
+
+
+def test_shared_experts_have_no_biases() -> None:
+    model = {"add_bias_linear": True, "shared_expert_intermediate_size": 512}
+    with pytest.raises(InputError, match="shared experts"):
+        estimate(routed(GPT, model=model))
 
 
 @pytest.mark.parametrize("ep", [2, 4])

@@ -81,11 +81,14 @@ def test_written_out_attention_keeps_two_softmaxes_and_a_mask_in_place_of_the_su
         ("p2p", "2.17.1", 2 * HIDDEN),
         ("all_gather", "2.11.0", 2 * HIDDEN),
         ("all_gather", "2.17.1", 0),
+        ("a2a+p2p", "2.11.0", 0),
+        ("a2a+p2p", "2.17.1", 2 * HIDDEN),
     ],
 )
 def test_a_spread_sequence_keeps_its_part(exchange: str, release: str, more: int) -> None:
     versions = {"megatron": "core_r0.14.0", "transformer_engine": release}
-    parallel = {"cp": 4, "options": {"cp_comm_type": exchange}}
+    levels = {"hierarchical_context_parallel_sizes": [2, 2]} if "+" in exchange else {}
+    parallel = {"cp": 4, "options": {"cp_comm_type": exchange, **levels}}
     spread = kept(te(LLAMA, parallel=parallel, stack={"versions": versions}))
     alone = (kept(te(LLAMA)) - RANDOM) // 4
     assert spread == alone + TOKENS // 4 * more
@@ -210,3 +213,35 @@ def test_megatrons_own_fused_softmax_keeps_its_result_and_no_mask() -> None:
     square = BATCH * HEADS * SEQUENCE * SEQUENCE
     assert own(wide) == own(local)  # the kernel's result is in 16 bits whatever is asked for
     assert own({**wide, "masked_softmax_fusion": False}) - own(wide) == 2 * square + SEQUENCE * SEQUENCE
+
+
+@pytest.mark.parametrize(
+    ("exchange", "beside"),
+    [
+        ("a2a", {"of all tokens", "output", "output's gradient of all tokens", "gradient"}),
+        ("p2p", {f"{what} of step {at}" for what in ("output", "logsumexp") for at in (1, 3)}
+         | {"keys and values received in step 1"}),
+        ("all_gather", set()),
+        ("a2a+p2p", {"of more tokens", "output received", "output's gradient of all tokens", "gradient",
+                     "output of step 1", "logsumexp of step 1"}),
+    ],
+)  # fmt: skip
+def test_what_an_exchange_makes_on_the_stream_beside(exchange: str, beside: set[str]) -> None:
+    levels = {"hierarchical_context_parallel_sizes": [2, 2]} if "+" in exchange else {}
+    plan = te(LLAMA, parallel={"cp": 4, "options": {"cp_comm_type": exchange, **levels}})
+    made = [line for line in estimate(plan).ledger.lines if line.stream]
+    assert {line.name.split(": ")[-1].split(" (")[0] for line in made} == beside
+
+
+@pytest.mark.parametrize(("tie", "pp", "waits"), [(True, 1, True), (False, 1, False), (True, 2, False)])
+def test_a_tied_output_layers_gradient_waits_for_the_embeddings(tie: bool, pp: int, waits: bool) -> None:
+    model = {**GPT, "vocab_size": 4096, "tie_word_embeddings": tie}
+    recompute = {"kind": "selective", "modules": ["core_attn"]}
+    plan = plan_of(
+        model,
+        stack={"options": {"transformer_impl": "local"}, "recompute": recompute, "attention": "unfused"},
+        batch={"sequence": 2048},
+        parallel={"pp": pp},
+    )
+    names = [name for name in live(estimate(plan), "step 2: backward") if name.startswith("first gradient")]
+    assert bool(names) is waits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainledger.answer.expert_buffers import expert_buffers
 from trainledger.answer.replayed import Replayed
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.default_words import SHARDING
@@ -50,7 +51,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a process holds on the device outside the allocator: its context and its communicators."""
+    """What a process holds on the device outside the allocator: its context, its communicators, DeepEP's buffers."""
 
     parts: tuple[Interval, ...]
 
@@ -59,7 +60,7 @@ class Outside:
         """For one rank of the plan on a device of this architecture, with the kernel sets that it loads."""
         links = communicators(degrees(plan).world, len(groups_of(plan)))
         direct = peers(architecture, *peers_of(plan))
-        return cls((context(architecture), links, *direct, *libraries(plan.stack.kernels)))
+        return cls((context(architecture), links, *direct, *libraries(plan.stack.kernels), *expert_buffers(plan)))
 
     def above(self, band: Band) -> Band:
         """A band of the allocator's bytes with what lies outside added."""

@@ -9,9 +9,12 @@ from trainledger.answer.check_megatron_moe import expert_problems
 from trainledger.base.problems import Problem
 from trainledger.facts.dtypes import FP8
 from trainledger.facts.megatron import FRAMEWORKS, FSDP, LOSSES, STRATEGIES
-from trainledger.facts.megatron_offload import OPTION
+from trainledger.facts.megatron_offload import COUNT, OPTION
 from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.facts.transformer_engine import NAME
+from trainledger.ledger.mega_buffers import DISTRIBUTED
 from trainledger.ledger.mega_fp8 import WIDTHS
+from trainledger.ledger.mega_fsdp import outer_of
 from trainledger.plan.megatron_keys import type_problems
 from trainledger.plan.schema import Plan
 
@@ -33,9 +36,12 @@ def megatron_problems(plan: Plan) -> Iterator[Problem]:
         "adapter.kind": (plan.adapter.kind if plan.adapter else None, (None,)),
         "quantization.kind": (plan.quantization.kind if plan.quantization else None, (None,)),
         "trainable": (plan.trainable, ("all",)),
-        "offload.optimizer": (plan.offload.optimizer, (None,)),
+        "offload.optimizer": (
+            plan.offload.optimizer,
+            ("cpu", None) if plan.parallel.strategy == DISTRIBUTED else (None,),
+        ),
         "offload.params": (plan.offload.params, (None,)),
-        "offload.activations": (plan.offload.activations, ("cpu",) if plan.stack.options.get(OPTION) else (None,)),
+        "offload.activations": (plan.offload.activations, ("cpu",) if _hosts(plan) else (None,)),
         "optimizer.in_backward": (plan.optimizer.in_backward, (False,)),
     }
     for path, (value, allowed) in given.items():
@@ -48,8 +54,36 @@ def megatron_problems(plan: Plan) -> Iterator[Problem]:
             if options.get(name, values[-1]) not in values:
                 found = f"found {options[name]!r} with {FSDP.strategy}"
                 yield Problem(f"parallel.options.{name}", found, f"{', '.join(values)} can be estimated so far")
+    inner = options.get(FSDP.option, FSDP.sharding)
+    if plan.parallel.strategy == FSDP.strategy and outer_of(plan) and inner != FSDP.sharding:
+        yield Problem(f"parallel.options.{FSDP.outer}", f"found beside {inner}", f"it runs with {FSDP.sharding} alone")
+    yield from _whole_layers(plan)
     yield from expert_problems(plan)
     yield from quantised_problems(plan)
     if plan.optimizer.name not in OPTIMIZERS:
         known = ", ".join(sorted(OPTIMIZERS))
         yield Problem("optimizer.name", f"found {plan.optimizer.name!r}", f"{known} can be estimated so far")
+
+
+def _hosts(plan: Plan) -> bool:
+    """Whether saved tensors go to the host: of modules, or of whole layers."""
+    return bool(plan.stack.options.get(OPTION) or plan.stack.options.get(COUNT))
+
+
+def _whole_layers(plan: Plan) -> Iterator[Problem]:
+    """What Megatron-Core does not run beside layers whose saved tensors go to the host."""
+    count, layers = plan.stack.options.get(COUNT) or 0, plan.keys().get("num_hidden_layers")
+    if not count:
+        return
+    path = f"stack.options.{COUNT}"
+    if isinstance(layers, int) and count >= layers:
+        yield Problem(path, f"found {count} of {layers} layers", "the last layer stays: fewer than all can go")
+    others = {
+        "parallel.pp": plan.parallel.pp > 1,
+        "stack.recompute": plan.stack.recompute.kind not in ("none", None),
+        f"stack.options.{OPTION}": bool(plan.stack.options.get(OPTION)),
+        "stack.kernels": NAME not in plan.stack.kernels,
+    }
+    for other in (name for name, wrong in others.items() if wrong):
+        need = "Transformer Engine's layers alone" if other == "stack.kernels" else "it is not run with these layers"
+        yield Problem(other, f"found {path}: {count}", need)

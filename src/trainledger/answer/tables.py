@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trainledger.answer.bands import Band, Peak, ratio_of, replayed_over
 from trainledger.answer.estimate import Estimate, estimate
+from trainledger.answer.expert_buffers import expert_buffers
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
@@ -160,16 +161,15 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     groups, loaded = groups_of(answer.plan), libraries(answer.plan.stack.kernels)
     own, links = context(answer.architecture), communicators(answer.ranks, len(groups))
     near, far = peers_of(answer.plan)
-    direct = peers(answer.architecture, near, far)
-    outside = "; ".join(
-        dict.fromkeys(str(one.source) for one in (own, *([links] if answer.ranks > 1 else []), *direct, *loaded))
-    )
+    direct, sent = peers(answer.architecture, near, far), expert_buffers(answer.plan)
+    parts = (own, *([links] if answer.ranks > 1 else []), *direct, *loaded, *sent)
+    outside = "; ".join(dict.fromkeys(str(one.source) for one in parts))
     ranks = f" and the communicators of {answer.ranks:,} ranks" if answer.ranks > 1 else ""
     if len(groups) > 1:
         ranks = f" and {len(groups)} communicators ({', '.join(groups)})"
     if direct:
         ranks += f", buffers for {near + far:,} peers"
-    ranks = " with its libraries" * bool(loaded) + ranks
+    ranks = " with its libraries" * bool(loaded) + ranks + " and DeepEP's buffers" * bool(sent)
     return (
         Amount("allocated", peak.allocated, ", ".join(bases), what, str(CUDA.source)),
         Amount("active", peak.active, ", ".join(bases), waiting, str(CUDA.source)),

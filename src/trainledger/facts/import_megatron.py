@@ -48,6 +48,7 @@ _PARALLEL = (
     "--delay-wgrad-compute --data-parallel-sharding-strategy --outer-dp-sharding-strategy "
     "--megatron-fsdp-main-params-dtype --megatron-fsdp-main-grads-dtype --megatron-fsdp-grad-comm-dtype "
     "--overlap-grad-reduce --overlap-param-gather --overlap-param-gather-with-optimizer-step --use-tp-pp-dp-mapping "
+    "--optimizer-offload-fraction "
     "--fsdp-double-buffer --overlap-p2p-communication-warmup-flush "
     "--microbatch-group-size-per-virtual-pipeline-stage --hierarchical-context-parallel-sizes --tp-comm-overlap "
     "--moe-expert-capacity-factor --moe-grouped-gemm --moe-pad-expert-input-to-capacity --moe-permute-fusion "
@@ -63,7 +64,7 @@ _STACK = (
     "--check-weight-hash-across-dp-replicas-interval --cuda-graph-impl --cuda-graph-modules --external-cuda-graph "
     "--empty-unused-memory-level --log-num-zeros-in-grad --log-params-norm --manual-gc --no-persist-layer-norm "
     "--moe-router-force-load-balancing --offload-modules --first-last-layers-bf16 --num-layers-at-start-in-bf16 "
-    "--num-layers-at-end-in-bf16 --cuda-graph-scope "
+    "--num-layers-at-end-in-bf16 --cuda-graph-scope --fp8-amax-history-len "
 )
 _NAMED = (
     ("--use-nccl-ub", "parallel.options.nccl_ub"),
@@ -83,6 +84,8 @@ TURNED_OFF = {
     "--no-overlap-p2p-communication": "parallel.options.overlap_p2p_comm",
     "--no-create-attention-mask-in-dataloader": "stack.options.create_attention_mask_in_dataloader",
     "--disable-jit-fuser": "stack.options.jit_fuser",
+    "--no-use-layer-wise-param-layout": "parallel.options.use_layer_wise_param_layout",
+    "--no-pin-cpu-grads": "parallel.options.pin_cpu_grads",
     "--muon-no-split-qkv": "optimizer.options.muon_split_qkv",
 }
 _LOW = (
@@ -90,7 +93,7 @@ _LOW = (
     "--moe-shared-expert-gate --moe-z-loss-coeff --moe-input-jitter-eps --enable-mhc-connections "
     "--mhc-num-residual-streams --overlap-dispatch-backward-with-experts-wgrad --tp-comm-overlap-cfg "
     "--overlap-cpu-optimizer-d2h-h2d --async-save --reset-attention-mask --log-max-attention-logit "
-    "--fp8-amax-history-len --fp8-output-proj --moe-enable-routing-replay --moe-router-padding-for-quantization "
+    "--fp8-output-proj --moe-enable-routing-replay --moe-router-padding-for-quantization "
     "--eval-micro-batch-size --gtp-remat-nccl-ub --gtp-expert-remat-nccl-ub --moe-ncclep-zero-copy "
     "--megatron-fsdp-max-pool-double-buffer --fsdp-db-use-persist-buf-on-alloc-fail "
     "--ddp-reduce-scatter-with-fp32-accumulation --gtp-remat-reduce-scatter-with-fp32-accumulation --mtp-standalone "
@@ -100,7 +103,7 @@ _LOW = (
 )
 _HIGH = (
     "--fused-residual-rmsnorm --use-fused-weighted-squared-relu --mlp-chunks-for-training --fp16-lm-cross-entropy "
-    "--freeze-all-layers --reuse-grad-buf-for-mxfp8-param-ag --optimizer-offload-fraction "
+    "--freeze-all-layers --reuse-grad-buf-for-mxfp8-param-ag "
     "--ep-overlap-early-attn-memory-release --tensor-parallel-num-weight-shards "
     "--expert-tensor-parallel-num-weight-shards --gtp-remat-opt-in-modules --mhc-recompute-layer-num "
     "--fp4-param-gather --enable-full-sharding-in-hsdp --mtp-use-repeated-layer "
@@ -113,7 +116,7 @@ _EITHER = (
     "--megatron-fsdp-enable-fine-grained-param-gather --torch-fsdp2-no-reshard-after-forward "
     "--te-precision-config-file --kitchen-config-file --kitchen-recipe-number --use-kitchen-attention "
     "--no-fp8-wgrad --disable-fp8-wgrad --fp4-recipe --fp8-quantizer-factory --fp4-quantizer-factory "
-    "--no-pin-cpu-grads --no-pin-cpu-params --moe-single-grouped-weight --moe-use-grouped-tensor "
+    "--no-pin-cpu-params --moe-single-grouped-weight --moe-use-grouped-tensor "
     "--use-grouped-gemm-for-dense-mlp --use-grouped-gemm-for-shared-expert --activation-func-clamp-value "
     "--mla-down-proj-fusion --pipeline-model-parallel-split-rank --encoder-pipeline-model-parallel-size "
     "--encoder-tensor-model-parallel-size --moe-token-dropping --dataloader-inter-document-masking "
@@ -123,7 +126,6 @@ _EITHER = (
     "--no-clone-scatter-output-in-embedding --disable-clone-scatter-output-in-embedding --batch-invariant-mode "
     "--no-scatter-gather-tensors-in-pipeline --no-contiguous-buffers-in-local-ddp --embedding-weights-in-fp32 "
     "--moe-permute-fusion-into-hybridep --moe-dispatch-fwd-dtype --moe-combine-bwd-dtype --fsdp-manual-registration "
-    "--no-use-layer-wise-param-layout "
 )
 
 

@@ -119,7 +119,7 @@ FSDP = MegatronFsdp(
         "optim_grads_params": Sharded(True, True, True),
     },
     "outer_dp_sharding_strategy",
-    ("no_shard",),
+    ("optim", "no_shard"),
     "fp32",
     "megatron_fsdp_main_params_dtype",
     Source(
@@ -128,3 +128,28 @@ FSDP = MegatronFsdp(
         "2026-08",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWise:
+    """Optimizers of matrices whose distributed form is layer-wise, under the plan's strategy of that word; the option
+    that says whether buffers are laid out for it, and what holds without; roles of weights that such an optimizer hands
+    to another though they are matrices."""
+
+    optimizers: tuple[str, ...]
+    strategy: str
+    option: str
+    laid_out: bool
+    others: tuple[str, ...]
+    source: Source
+
+
+LAYER_WISE = LayerWise(
+    ("muon",), "megatron-distopt", "use_layer_wise_param_layout", True, ("embedding", "position", "head"),
+    Source(
+        "Megatron-Core: optimizers of matrices",
+        "megatron/core/optimizer/{__init__,layer_wise_optimizer,emerging_optimizers}.py; training/arguments.py, "
+        "--no-use-layer-wise-param-layout",
+        "2026-08",
+    ),
+)  # fmt: skip

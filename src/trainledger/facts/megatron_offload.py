@@ -60,6 +60,47 @@ OFFLOAD = Offload(
     ),
 )  # fmt: skip
 
+COUNT = "cpu_offloading_num_layers"
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Whole layers whose saved tensors go: the least elements of one that does."""
+
+    least: int
+    source: Source
+
+
+LAYERS = Layers(
+    262_144,
+    Source(
+        "Transformer Engine: layers whose saved tensors go to the host",
+        "transformer_engine/pytorch/cpu_offload.py; megatron/core/transformer/transformer_block.py",
+        "2.18; 0.14 to 0.19",
+    ),
+)
+
+FRACTION, PINS = "optimizer_offload_fraction", "pin_cpu_grads"
+
+
+@dataclass(frozen=True, slots=True)
+class Hybrid:
+    """The optimizer on the host: which share of its elements lies there where none is asked for."""
+
+    fraction: float
+    source: Source
+
+
+HYBRID = Hybrid(
+    1.0,
+    Source(
+        "Megatron-Core: optimizer on the host",
+        "megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py; training/arguments.py, "
+        "--optimizer-offload-fraction",
+        "0.12 to 0.19",
+    ),
+)
+
 UP = "mla_up_proj"  # from the latents' copy to the rotated queries, keys and values
 UP_FIRST, UP_LAST, UP_END = f"{_ATTENTION}.latents", f"{_ATTENTION}.rotary", f"{_ATTENTION}.core_attention"
 AGAIN = ("layernorm", UP, "moe_act")

@@ -37,7 +37,7 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", "vocab-parallel", None),
     "stack.recompute.kind": ("none", "full", "selective", None),
     "stack.kernels": ("liger", "foak"),
-    "offload.optimizer": ("zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
+    "offload.optimizer": ("zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp", "megatron-distopt"),
     "offload.params": ("zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp"),
     "offload.activations": (),
     "precision.compute": ("fp32", "bf16", "fp16"),

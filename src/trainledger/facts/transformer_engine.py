@@ -68,18 +68,17 @@ GEMM = GemmWorkspace(
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Releases from which: the linear layer's own norm output dies before the norm's backward (`clears`); ring
-    attention casts each step's output to fp32 (`wide_steps`), and hands on another tensor than it saves (`apart`);
-    experts' gradients that are added in place share stand-ins (`shares`)."""
+    attention hands on another tensor than it saves (`apart`); experts' gradients that are added in place share
+    stand-ins (`shares`)."""
 
     clears: str
-    wide_steps: str
     apart: str
     shares: str
     source: Source
 
 
 CHANGES = Changes(
-    "2.8", "2.8", "2.15", "2.10",
+    "2.8", "2.15", "2.10",
     Source(
         "Transformer Engine pytorch/module/{layernorm_linear,grouped_linear}.py, attention/.../context_parallel.py",
         "read at v2.5, v2.7 to v2.17.1",
@@ -132,16 +131,18 @@ BACKENDS = Backends(
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Context parallelism over a ring: buffers of keys and values received, in backward, each for keys, values and
-    their gradients; `steps` of the gathering kind, each of a part of the queries."""
+    """Context parallelism over a ring: buffers, in backward, of keys, values and their gradients that are sent and
+    received; `steps` of the gathering kind, each of a part of the queries; `stream`: a number for the one on
+    which every second step runs."""
 
     buffers: int
     steps: int
+    stream: int
     source: Source
 
 
 RING = Ring(
-    4, 2,
+    2, 2, 2,
     Source("Transformer Engine context_parallel.py", "AttnFuncWithCPAndKVP2P, AttnFuncWithCPAndKVAllGather", "2.17"),
 )  # fmt: skip
 

@@ -60,6 +60,29 @@ DIRECT = Direct(
 
 
 @dataclass(frozen=True, slots=True)
+class Histories:
+    """What a layer keeps for each of its products under delayed scaling: a scale and `length` largest values, in fp32,
+    of each tensor that it quantises `forward` and `backward`."""
+
+    forward: int
+    backward: int
+    length: int
+    option: str
+    source: Source
+
+
+HISTORIES = Histories(
+    3, 2, 1, "fp8_amax_history_len",
+    Source(
+        "Transformer Engine: delayed scaling",
+        "pytorch/quantization.py, DelayedScalingRecipeState; module/base.py, set_meta_tensor; Megatron-LM "
+        "training/arguments.py, --fp8-amax-history-len",
+        "2.7 to 2.18; 0.14 to 0.19",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Ends:
     """Layers at each end of the decoder that stay in 16 bits with first_last_layers_bf16, unless the plan says more."""
 

@@ -17,6 +17,7 @@ from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.piece import Piece, PieceLines
 from trainledger.ledger.regions import Region
+from trainledger.ledger.split import Split
 from trainledger.ledger.tape import EXTERNAL
 from trainledger.ledger.visits import NOWHERE, Again, Turns, Visits
 from trainledger.ledger.walk import Events, Forward, early_stop, first_birth, products, run_forward
@@ -249,7 +250,7 @@ class Walker:
     def _back(self, forward: Forward, named: frozenset[int], extra: int = 0) -> Backward:
         tape, piece = self.piece.tape, self.piece
         still = frozenset(tape.store[value] for value in named)
-        back = Backward(tape, dict(forward.held), still)
+        back = (Split if tape.split else Backward)(tape, dict(forward.held), still)
         back.leaf = self.leaf(back)
         back.seed(piece.target, "incoming gradient", extra)
         return back

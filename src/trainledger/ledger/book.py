@@ -60,9 +60,8 @@ class Book:
         if number is None:
             number = self._index[key] = len(self.lines)
             source = ACCUMULATE if account is Account.GRADIENTS else AUTOGRAD
-            self.lines.append(
-                Line(account, name, storage.dims, storage.dtype, storage.size, storage.basis, source, why)
-            )
+            line = Line(account, name, storage.dims, storage.dtype, storage.size, storage.basis, source, why)
+            self.lines.append(replace(line, stream=storage.stream) if storage.stream else line)
         return number
 
     def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:

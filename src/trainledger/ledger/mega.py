@@ -21,8 +21,8 @@ class Backend(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Engine:
     """Transformer Engine: its release, attention, whether its algorithms are deterministic, the context-parallel ranks
-    and how they exchange keys and values (`p2p`, `all_gather` or `a2a`), its 8-bit products (None: in the layers'
-    dtype)."""
+    and how they exchange keys and values (`p2p`, `all_gather`, `a2a`, or `a2a+p2p`: by heads among `inner` of them),
+    its 8-bit products (None: in the layers' dtype)."""
 
     release: str
     backend: Backend
@@ -30,6 +30,7 @@ class Engine:
     ranks: int = 1
     exchange: str = "p2p"
     quant: Quant | None = None
+    inner: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Mega:
     `engine`: Transformer Engine's modules run (None: Megatron's own); `wide_softmax`: the softmax runs in fp32;
     `spread`: a recomputed layer's kept input is spread over the tensor-parallel ranks; `indexed`: embeddings are looked
     up by indexing; `routing`: how experts run (None: there are none); `hosted`: what goes to the host (None:
-    nothing)."""
+    nothing); `away`: how many whole layers' saved tensors do; `delayed`: weights' gradients come after their module's
+    others."""
 
     parts: Parts
     scattered: bool
@@ -73,6 +75,8 @@ class Mega:
     indexed: bool = False
     routing: Routing | None = None
     hosted: Hosted | None = None
+    away: int = 0
+    delayed: bool = False
 
     @property
     def ranks(self) -> int:

@@ -10,6 +10,7 @@ from trainledger.ledger.mega_fp8 import quant_of
 from trainledger.ledger.mega_routing import installed
 from trainledger.plan.schema import Plan
 
+LEVELS = "hierarchical_context_parallel_sizes"
 ALLOWED = "NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 WORDS = {"flash": Backend.FLASH, "unfused": Backend.UNFUSED, "eager": Backend.UNFUSED}
 
@@ -22,7 +23,8 @@ def engine_of(plan: Plan, architecture: str) -> Engine | None:
     fixed = str(stack.env.get(ALLOWED)) == "0" or bool(stack.options.get("deterministic_mode"))
     exchange = str(parallel.options.get("cp_comm_type") or "p2p")
     backend, quant = _backend(plan, architecture, fixed), quant_of(plan, architecture)
-    return Engine(installed(plan), backend, fixed, parallel.cp, exchange, quant)
+    levels = parallel.options.get(LEVELS) or (1,)
+    return Engine(installed(plan), backend, fixed, parallel.cp, exchange, quant, int(levels[0]))
 
 
 def number(architecture: str) -> int:

@@ -16,6 +16,21 @@ from trainledger.ledger.regions import Mark, Region
 from trainledger.ledger.tape import EXTERNAL, Dropped, Tape
 
 Spans = list[tuple[int, int]]
+# modules whose weights' gradients may come after their others: before the dispatch's backward, at the layer's end
+DELAYED = ("mlp.linear_fc", "mlp.experts", "self_attention.")
+
+
+def put_off(f: Frame) -> Spans:
+    """Spans of primitives whose weights' gradients come later.
+
+    Source: megatron/core/models/common/model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run (0.14 to 0.19).
+    """
+    found: Spans = []
+    for name in DELAYED:
+        spans = [(first, last) for mark, first, last in f.marks if mark.startswith(name) and first < last]
+        if spans:
+            found.append((min(first for first, _ in spans), max(last for _, last in spans)))
+    return found
 
 
 def drops(f: Frame, modules: Sequence[str], regions: Sequence[Region], leaf: int) -> list[Dropped]:

@@ -8,19 +8,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
-from trainledger.facts.dtypes import BOOL, UINT8
+from trainledger.facts.dtypes import BOOL, FP32, UINT8
 from trainledger.facts.megatron import BUFFER
 from trainledger.facts.transformer_engine import DUMMY, GEMM, MASK
+from trainledger.facts.transformer_engine_fp8 import HISTORIES, recipe_of
 from trainledger.facts.versions import at_least
 from trainledger.ledger.mega_choice import number
-from trainledger.ledger.mega_fp8 import bytes_of, copies
+from trainledger.ledger.mega_fp8 import DELAYED, bytes_of, copies
 from trainledger.ledger.mega_routing import own_dummies
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
 from trainledger.lines.line import Account, Line
 from trainledger.model.operations_megatron import Parallel
 from trainledger.model.operations_megatron_moe import GroupedExperts
-from trainledger.model.program import Op
+from trainledger.model.program import Block, Op
 from trainledger.plan.schema import Plan
 
 MADE = "create_attention_mask_in_dataloader"
@@ -92,12 +93,7 @@ def weight_copies(job: Job, chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
     quant, made = mega.engine.quant, Counter[int]()
     if quant.held and not quant.apart:
         return []
-    groups = [
-        (block, sum(len({*block.layers} & {*chunk.layers} - quant.wide) for chunk in chunks))
-        for block in job.model.blocks
-    ]
-    groups += [(block, sum(chunk.further for chunk in chunks)) for block in job.model.further]
-    for block, count in groups:
+    for block, count in _blocks(job, chunks, quant.wide):
         for name, dims, each in _products(block.ops):
             for what, shape, dtype in bytes_of(list(copies(quant, dims, not quant.held, True, True))):
                 line = job.book.tensor(
@@ -105,6 +101,45 @@ def weight_copies(job: Job, chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
                 )
                 made[line] += count * each
     return [(line, count) for line, count in made.items() if count]
+
+
+def histories(plan: Plan, job: Job, chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
+    """Lines of the scales and largest values that 8-bit layers keep of what they quantise, under delayed scaling."""
+    mega, row = job.run.software.mega, HISTORIES
+    if mega is None or mega.engine is None or mega.engine.quant is None:
+        return []
+    quant, made = mega.engine.quant, Counter[int]()
+    if quant.recipe != recipe_of(DELAYED):
+        return []
+    length = int(plan.stack.options.get(row.option) or row.length)
+    grouped = mega.routing is not None and mega.routing.grouped
+    for block, count in _blocks(job, chunks, quant.wide):
+        for products, each in _layers(block.ops, grouped):
+            for way, tensors in (("forward", row.forward), ("backward", row.backward)):
+                for name, rows in (("scales", 1), ("largest values", length)):
+                    dims = (Axis(Dim.ELEMENTS, rows * tensors * products),)
+                    shown = f"{name} of a layer's {way} tensors"
+                    made[job.book.tensor(Account.BUFFERS, shown, dims, FP32, row.source)] += count * each
+    return [(line, count) for line, count in made.items() if count]
+
+
+def _blocks(job: Job, chunks: Sequence[Chunk], wide: frozenset[int]) -> list[tuple[Block, int]]:
+    """The rank's blocks, and of how many layers each is, without those that stay in 16 bits."""
+    found = [
+        (block, sum(len({*block.layers} & {*chunk.layers} - wide) for chunk in chunks)) for block in job.model.blocks
+    ]
+    return found + [(block, sum(chunk.further for chunk in chunks)) for block in job.model.further]
+
+
+def _layers(ops: Iterable[Op], grouped: bool) -> Iterator[tuple[int, int]]:
+    """Of Transformer Engine's layers: how many products each runs, and how many such layers there are."""
+    for op in ops:
+        if isinstance(op.spec, Parallel):
+            yield 1, 1
+        elif isinstance(op.spec, GroupedExperts):
+            count = op.spec.up.dims[0].size
+            for _ in (op.spec.up, op.spec.down):
+                yield (count, 1) if grouped else (1, count)
 
 
 def _products(ops: Iterable[Op]) -> Iterator[tuple[str, Dims, int]]:

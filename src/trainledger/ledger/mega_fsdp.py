@@ -17,7 +17,7 @@ from trainledger.facts.megatron import FSDP, Sharded
 from trainledger.ledger.book import Book
 from trainledger.ledger.mega_pieces import Pass
 from trainledger.ledger.mega_run import Chunk
-from trainledger.ledger.mega_states import Copies, Kept, States, pattern
+from trainledger.ledger.mega_states import Copies, Kept, Piece, States, pattern
 from trainledger.ledger.step import Updates
 from trainledger.ledger.updates import Runs, births, deaths
 from trainledger.lines.line import Account
@@ -35,6 +35,11 @@ def sharded_of(plan: Plan) -> Sharded:
     return FSDP.shardings[str(plan.parallel.options.get(FSDP.option) or FSDP.sharding)]
 
 
+def outer_of(plan: Plan) -> bool:
+    """Whether master weights and states are spread over the groups of ranks, too, that each hold all weights."""
+    return bool(plan.parallel.options.get(FSDP.outer, FSDP.outer_known[-1]) != FSDP.outer_known[-1])
+
+
 def main_of(plan: Plan) -> DType | None:
     """The dtype of the weights that the optimizer updates besides the model's own; None where there are none."""
     given = str(plan.parallel.options.get(FSDP.main_option) or FSDP.main)
@@ -42,48 +47,52 @@ def main_of(plan: Plan) -> DType | None:
 
 
 class Shards(States):
-    """States of which each rank may keep its part: one flat tensor of each kind and dtype."""
+    """States of which each rank may keep its part: one flat tensor of each kind and dtype. `outer`: what the optimizer
+    keeps is spread over all groups of ranks that hold the weights together."""
 
-    def __init__(self, book: Book, kept: Kept, updates: Updates, sharded: Sharded) -> None:
+    def __init__(self, book: Book, kept: Kept, updates: Updates, sharded: Sharded, outer: bool = False) -> None:
         super().__init__(book, kept, updates)
-        self.sharded = sharded
+        self.sharded, self.outer = sharded, outer
         self.ranks: dict[str, int] = {}
+        self.every: dict[str, int] = {}  # ranks over which what the optimizer keeps is spread
 
     def add(self, weights: Sequence[tuple[Weight, Placed]], wrap: Wrap) -> None:
         """One model chunk, spread over its data-parallel ranks."""
         self.weights += weights
         for weight, placed in weights:
-            self.ranks[placed.name] = max(wrap.shards(weight.role is Role.EXPERT), 1)
+            expert = weight.role is Role.EXPERT
+            whole = wrap.expert_ranks if expert else wrap.ranks
+            self.ranks[placed.name] = max(wrap.shards(expert), 1)
+            self.every[placed.name] = max(whole, 1) if self.outer else self.ranks[placed.name]
 
     def build(self) -> Runs:
         """Weights are built whole, then each rank keeps its part and makes its gradients' and master weights'."""
         own, kept, sharded = self._own(), self.kept, self.sharded
-        made = self._parts(Account.WEIGHTS, None, sharded.weights)
-        made += self._parts(Account.GRADIENTS, kept.gradients, sharded.gradients)
+        made = self._parts(Account.WEIGHTS, None, self.ranks if sharded.weights else None)
+        made += self._parts(Account.GRADIENTS, kept.gradients, self.ranks if sharded.gradients else None)
         if kept.master is not None:
-            made += self._parts(Account.MASTER, kept.master, sharded.states)
+            made += self._parts(Account.MASTER, kept.master, self.every if sharded.states else None)
         return [*births(own), *births(made), *deaths(own)]
 
     def copies(self) -> Copies:
         """None: gradients are kept in the dtype that the optimizer reads."""
         return []
 
-    def _owned(self) -> Iterator[tuple[str, int]]:
-        """Name and elements of this rank's part of every weight."""
+    def _owned(self) -> Iterator[Piece]:
+        """This rank's part of every weight."""
         for weight, placed in self.weights:
-            yield pattern(placed.name), -(-weight.elements // self._over(placed, self.sharded.states))
+            ranks = self.every[placed.name] if self.sharded.states else 1
+            yield Piece(pattern(placed.name), (Axis(Dim.ELEMENTS, -(-weight.elements // ranks)),), Role.MATRIX)
 
-    def _over(self, placed: Placed, sharded: bool) -> int:
-        return self.ranks[placed.name] if sharded else 1
-
-    def _parts(self, account: Account, dtype: DType | None, sharded: bool) -> Copies:
-        """A tensor of each dtype (None: the weights' own) and group of ranks."""
+    def _parts(self, account: Account, dtype: DType | None, over: Mapping[str, int] | None) -> Copies:
+        """A tensor of each dtype (None: the weights' own) and group of ranks; `over`: how many ranks each weight is
+        spread over (None: none is)."""
         sizes: Counter[tuple[DType, int]] = Counter()
         for weight, placed in self.weights:
             own = dtype or placed.stored or self.kept.weights
-            sizes[own, self._over(placed, sharded)] += weight.elements
+            sizes[own, 1 if over is None else over[placed.name]] += weight.elements
         what = account.value.replace("_", " ")
-        name = f"this rank's part of {what}" if sharded else f"all {what}"
+        name = f"all {what}" if over is None else f"this rank's part of {what}"
         return [
             (self.book.tensor(account, name, (Axis(Dim.ELEMENTS, -(-size // ranks)),), own, FSDP.source), 1)
             for (own, ranks), size in sizes.items()

@@ -93,15 +93,24 @@ def sequential(f: Frame, spec: GroupedExperts, x: int, probs: int) -> int:
 def _one(f: Frame, spec: GroupedExperts, at: int, x: int, probs: int) -> int:
     up, down = (one_of(stack, at, False) for stack in (spec.up, spec.down))
     inner = _product(f, [up], x)
-    act = weighed(f, spec, inner, probs)
-    return _product(f, [down], act)
+    if not spec.biases:
+        return _product(f, [down], weighed(f, spec, inner, probs))
+    t = f.tape
+    first, last = (f.need(one_of(stack, at, False)) for stack in spec.biases)
+    with_bias = aten.add(t, inner, first, "with bias")
+    t.end([inner])
+    out = _product(f, [down], weighed(f, spec, with_bias, probs))
+    share = aten.mul(t, last, aten.view(t, probs, (t.dims[x][0], Axis(Dim.ONE, 1))), "weighed bias")
+    made = aten.add_into(t, out, share)
+    t.end([with_bias, share])
+    return made
 
 
-def _product(f: Frame, weights: Sequence[Weight], x: int) -> int:
-    """Rows times the matrices of their experts; the input's gradient is made before the weights'."""
+def _product(f: Frame, weights: Sequence[Weight], x: int, biases: Sequence[Weight] = ()) -> int:
+    """Rows times the matrices of their experts, plus these biases; the input's gradient is made before the weights'."""
     t, quant = f.tape, rules_te_fp8.quant_of(f)
     params = [f.need(weight) for weight in weights]
-    ins, saves = (x, *params), (x, *params)
+    ins, saves = (x, *params, *(f.need(bias) for bias in biases)), (x, *params)
     keep = quant is not None and quant.keeps_input(_whole_name(weights[0]))
     if quant is not None:
         found = rules_te_fp8.read(f, quant, x, False, keep)
@@ -109,10 +118,11 @@ def _product(f: Frame, weights: Sequence[Weight], x: int) -> int:
     out = t.fresh((t.dims[x][0], weights[0].dims[0]), t.dtype[x], True, f"{_layer(weights[0])} output")
     mega, steps = mega_of(f), [Step(Code.GRAD, 0)]
     if not mega.added:
-        steps += [Step(Code.GRAD, place) for place in range(1, len(ins))]
+        steps += [Step(Code.GRAD, place) for place in range(1, 1 + len(params))]
     elif mega.engine is not None and own_dummies(mega.engine.release):
         unused = [aten.temporary(t, weight.dims, t.dtype[x], "unused gradient of an expert") for weight in weights]
         steps += [Step(code, 0, one) for code in (Code.BORN, Code.DEAD) for one in unused]
+    steps += [Step(Code.GRAD, place) for place in range(1 + len(params), len(ins))]
     if quant is not None:
         work = rules_te_fp8.temporaries(f, quant, t.dims[out], "gradient")
         work += rules_te_fp8.temporaries(f, quant, t.dims[x], "input", rows=False) if keep else []
@@ -137,7 +147,8 @@ def grouped(f: Frame, spec: GroupedExperts, x: int, probs: int) -> int:
     """GroupedMLP: one function for all experts, whose weights' gradients are all made before any is added."""
     t, count = f.tape, range(spec.up.dims[0].size)
     before = len(t.prims)
-    inner = _product(f, [one_of(spec.up, at, True) for at in count], x)
+    biases = [[one_of(stack, at, True) for at in count] for stack in spec.biases] or [[], []]
+    inner = _product(f, [one_of(spec.up, at, True) for at in count], x, biases[0])
     first = len(t.prims)
     f.marks.append((FIRST, before, first))
     act = weighed(f, spec, inner, probs)
@@ -145,6 +156,23 @@ def grouped(f: Frame, spec: GroupedExperts, x: int, probs: int) -> int:
     f.marks.append((AGAIN, first, last))
     out = _product(f, [one_of(spec.down, at, True) for at in count], act)
     f.marks.append((LAST, last, len(t.prims)))
+    return _with_biases(f, biases[1], out, probs) if spec.biases else out
+
+
+def _with_biases(f: Frame, biases: Sequence[Weight], x: int, probs: int) -> int:
+    """Each expert's rows plus its bias times the token's probability, in the wider dtype; joined, and cast back."""
+    t = f.tape
+    each = [(Axis(Dim.SLOTS, rows),) for rows in rows_of(t.dims[x][0].size, len(biases))]
+    rows = aten.chunk(t, x, [(*one, *t.dims[x][1:]) for one in each])
+    chances = aten.chunk(t, probs, [(*one, Axis(Dim.ONE, 1)) for one in each])
+    sums = []
+    for bias, row, chance in zip(biases, rows, chances, strict=True):
+        share = aten.mul(t, f.need(bias), chance, "weighed bias")
+        sums.append(aten.add(t, row, share, "with bias"))
+        t.end([share])
+    joined = aten.cat(t, sums, t.dims[x], "experts' results")
+    out = aten.to(t, joined, t.dtype[x])
+    t.end([x, *rows, *chances, *sums] if out == joined else [x, *rows, *chances, *sums, joined])
     return out
 
 

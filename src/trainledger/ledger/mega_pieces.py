@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -13,10 +14,13 @@ from trainledger.ledger import mega_loss
 from trainledger.ledger.blocks import Walked, Walker
 from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega import Mega
-from trainledger.ledger.mega_drops import drops
+from trainledger.ledger.mega_away import away
+from trainledger.ledger.mega_drops import drops, put_off
 from trainledger.ledger.mega_further import LAYER
+from trainledger.ledger.mega_hosted import hosted
 from trainledger.ledger.mega_left import DISPATCHER, released, routes, shifted
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
@@ -24,7 +28,7 @@ from trainledger.ledger.piece import Piece
 from trainledger.ledger.regions import Region, regions_of
 from trainledger.ledger.rules import lower
 from trainledger.ledger.rules_megatron import cut
-from trainledger.ledger.tape import EXTERNAL
+from trainledger.ledger.tape import EXTERNAL, Storage
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events, Segment
 from trainledger.plan.running import Recompute
@@ -92,6 +96,9 @@ class Walks:
         self.job, self.leaves, self.recompute = job, leaves, recompute
         self.edges = edges_of(job)
         self._layers: dict[tuple[tuple[Kind, ...], bool, Ends, bool], Walked] = {}
+        self._away: dict[tuple[tuple[Kind, ...], bool, Ends, bool], tuple[Storage, ...]] = {}
+        self.away: list[Counter[Storage]] = []  # of each chunk that was run, what a micro-batch leaves on the host
+        self.hosted: Lines = ()  # of whole layers
 
     def run(self, chunk: Chunk) -> Pass:
         """A micro-batch through a chunk."""
@@ -99,10 +106,15 @@ class Walks:
         top = len(groups) - 1
         left = [self._leaves_graph(*group) and (at > 0 or chunk.first) for at, group in enumerate(groups)]
         opening = self._opening(int(left[0] if left else not chunk.last and not chunk.normed)) if chunk.first else None
-        layers = []
+        layers, gone = [], Counter[Storage]()
         for at, (blocks, made) in enumerate(groups):
             lent = int(left[at + 1]) if at < top else int(not chunk.last and not chunk.normed)
-            layers.append(self.layer(blocks, made, (not at and not chunk.first, lent), left[at]))
+            ends = (not at and not chunk.first, lent)
+            layers.append(self.layer(blocks, made, ends, left[at]))
+            gone.update(self._away.get((blocks, made, ends, left[at]), ()))
+        self.away.append(gone)
+        if mega_of(self.job).away:
+            layers, self.hosted = hosted(layers, mega_of(self.job).away, self.job.book.lines, self.edges.hidden)
         received = not chunk.first and not layers
         if chunk.last:
             closing: Walked | None = self._closing(chunk, received)
@@ -168,11 +180,15 @@ class Walks:
         prefix = f"{blocks[0].name}.*."
         leaf = source if ends[0] or left else EXTERNAL
         piece = Piece(tape, source, target, prefix, known, edges.slope, edges.slope, {}, leaf, frame.calls)
+        if mega_of(self.job).delayed:
+            tape.split += put_off(frame)
         walker = Walker(self.job.book, piece, self.leaves.first)
         if again:
             walked = walker.recomputed(True, lent=ends[1])
             return self._spread(walked) if mega_of(self.job).spread else walked
-        return walker.plain(regions=self._regions(frame, leaf), lent=ends[1])
+        regions = self._regions(frame, leaf)
+        self._away[kinds, again, ends, left] = away(tape)
+        return walker.plain(regions=regions, lent=ends[1])
 
     def _spread(self, walked: Walked) -> Walked:
         """The input is kept as this rank's part of it, and gathered before the layer runs again."""

@@ -5,6 +5,7 @@ Source: megatron/core/transformer/moe/{router,moe_utils}.py (0.14 to 0.19).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
@@ -51,7 +52,7 @@ def router(f: Frame, spec: Routes, x: int) -> list[int]:
     tokens = Axis(Dim.TOKENS, elements(t.dims[x][:-1]))
     every = (tokens, spec.weight.dims[0])
     c = _Choice(t, routing, every, (tokens, Axis(Dim.SLOTS, spec.top_k)))
-    logits = _logits(f, c, x, f.need(spec.weight))
+    logits = _logits(f, c, x, [f.need(one) for one in (spec.weight, spec.bias) if one is not None])
     if routing.forced:
         drawn, logits = logits, aten.unary(t, "random logits", logits)
         t.end([drawn])
@@ -66,15 +67,16 @@ def router(f: Frame, spec: Routes, x: int) -> list[int]:
     return [probs, chart]
 
 
-def _logits(f: Frame, c: _Choice, x: int, weight: int) -> int:
+def _logits(f: Frame, c: _Choice, x: int, params: Sequence[int]) -> int:
     """A product in the router's dtype: Transformer Engine's reads others, PyTorch's reads casts; backward casts input
-    and weight either way."""
+    and weight either way. `params`: the weight, and a bias where there is one."""
     t, wide = c.tape, c.routing.wide or c.tape.dtype[x]
+    weight, more = params[0], tuple(Step(Code.GRAD, at) for at in range(1 + 1, 1 + len(params)))
     out = t.fresh(c.every, wide, True, "logits")
     engine = bool(c.routing.engine) or mega_of(f).engine is not None
     kind = "te linear" if engine else "linear"
     if wide == t.dtype[x]:
-        return t.run(Prim(kind, (x, weight), (out,), (x, weight), (Step(Code.GRAD, 0), Step(Code.GRAD, 1)), ()))
+        return t.run(Prim(kind, (x, *params), (out,), (x, weight), (Step(Code.GRAD, 0), Step(Code.GRAD, 1), *more), ()))
     high, low, first, second = (
         aten.temporary(t, t.dims[of], wide, name)
         for of, name in (
@@ -85,10 +87,10 @@ def _logits(f: Frame, c: _Choice, x: int, weight: int) -> int:
     behind = (Step(Code.BORN, 0, high), Step(Code.BORN, 0, second), Step(Code.DEAD, 0, high))
     ended = [Step(Code.DEAD, 0, one) for one in (first, second)]
     if engine:
-        steps = (*ahead, *behind, Step(Code.GRAD, 0), ended[0], Step(Code.GRAD, 1), ended[1])
-        return t.run(Prim(kind, (x, weight), (out,), (x, weight), steps, ()))
-    steps = (*ahead, Step(Code.GRAD, 0), ended[0], *behind, Step(Code.GRAD, 1), ended[1])
-    return t.run(Prim(kind, (x, weight), (out,), (x, weight), steps, (high, low)))
+        steps = (*ahead, *behind, Step(Code.GRAD, 0), ended[0], Step(Code.GRAD, 1), ended[1], *more)
+        return t.run(Prim(kind, (x, *params), (out,), (x, weight), steps, ()))
+    steps = (*ahead, Step(Code.GRAD, 0), ended[0], *behind, Step(Code.GRAD, 1), ended[1], *more)
+    return t.run(Prim(kind, (x, *params), (out,), (x, weight), steps, (high, low)))
 
 
 def _top(c: _Choice, x: int, dims: Dims) -> tuple[int, int]:

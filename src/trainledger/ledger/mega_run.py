@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trainledger.facts.megatron_offload import LEAST, MODULES, OFFLOAD, OPTION
+from trainledger.facts.megatron_offload import COUNT, LEAST, MODULES, OFFLOAD, OPTION
 from trainledger.ledger.frame import Setting
 from trainledger.ledger.mega import Fusions, Hosted, Mega
 from trainledger.ledger.mega_choice import engine_of
@@ -18,7 +18,7 @@ from trainledger.plan.schema import Plan
 from trainledger.plan.stages import Chunk as Place
 from trainledger.plan.stages import split_of, stages
 
-RECOMPUTED = "recompute"
+RECOMPUTED, DELAYED = "recompute", "delay_wgrad_compute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,14 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A rank's job, its stage's chunks, and what its plan says of the run."""
+    """A rank's job, its stage's chunks, and what its plan says of the run; its numbers among the data-parallel ranks
+    of dense weights and of experts (None: of the fullest)."""
 
     plan: Plan
     job: Job
     chunks: tuple[Chunk, ...]
     stage: int
+    places: tuple[int, int] | None = None
 
 
 def parts_of(plan: Plan) -> Parts:
@@ -74,6 +76,8 @@ def mega_of(plan: Plan, architecture: str) -> Mega:
         indexed=on("deterministic_mode", False),
         routing=routing_of(plan),
         hosted=_hosted(plan),
+        away=int(options.get(COUNT) or 0),
+        delayed=bool(parallel.options.get(OVERLAP) and parallel.options.get(DELAYED)),
     )
 
 

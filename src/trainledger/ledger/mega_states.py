@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from trainledger.base.dims import Axis, Dim
+from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.dtypes import DTYPES, FP32, DType
 from trainledger.facts.megatron import OPTIMIZER
@@ -23,10 +24,28 @@ from trainledger.lines.line import Account
 from trainledger.lines.param_buffers import Buffer, Wrap, buffers
 from trainledger.lines.param_buffers import Parameter as Placed
 from trainledger.lines.param_ranges import shard
-from trainledger.model.program import Weight
+from trainledger.model.program import Role, Weight
 from trainledger.plan.schema import Plan
 
 Copies = list[tuple[int, int]]
+
+
+class Piece(NamedTuple):
+    """A parameter, or a part of one, that the optimizer updates: its name, dims, and what its weight is for."""
+
+    name: str
+    dims: Dims
+    role: Role
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return elements(self.dims)
+
+    @property
+    def weight(self) -> Weight:
+        """As a weight."""
+        return Weight(self.name, self.dims, self.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +101,9 @@ class States:
         if first:
             found += births(state_lines(book, updates.row, parameters, updates.options))
         how = updates.row.implementation(updates.implementation)
-        made = whole_step(book, updates.row, how, parameters)
-        return [*found, *births(made), *deaths(made), *one_by_one(book, updates.row, how, parameters)]
+        taken = [one for one in parameters if updates.takes(one.weight)]
+        made = whole_step(book, updates.row, how, taken)
+        return [*found, *births(made), *deaths(made), *one_by_one(book, updates.row, how, taken)]
 
     def copies(self) -> Copies:
         """Gradients in fp32 that the optimizer reads where the buffer has others: they stay until the next step."""
@@ -94,20 +114,20 @@ class States:
     def parameters(self) -> tuple[Parameter, ...]:
         """What the optimizer updates: pieces of the buffers, or every weight; equal ones of equal layers together."""
         dtype = self.kept.master or self.kept.weights
-        return tuple(
-            Parameter(Weight(name, (Axis(Dim.ELEMENTS, size),)), name, dtype, count)
-            for (name, size), count in Counter(self._owned()).items()
-        )
+        return tuple(Parameter(one.weight, one.name, dtype, count) for one, count in Counter(self._owned()).items())
 
-    def _owned(self) -> Iterable[tuple[str, int]]:
-        """Name and elements of each piece that this rank updates."""
+    def _owned(self) -> Iterable[Piece]:
+        """Each piece that this rank updates."""
+        own = {placed.name: weight for weight, placed in self.weights}
         for buffer in self.buffers:
             if buffer.distributed:
                 for piece in shard(buffer, self.place % buffer.ranks):
-                    yield pattern(piece.parameter.name), piece.world.size
+                    dims = (Axis(Dim.ELEMENTS, piece.world.size),)
+                    yield Piece(pattern(piece.parameter.name), dims, Role.MATRIX)
                 continue
             for placed in buffer.placed:
-                yield pattern(placed.parameter.name), placed.parameter.elements
+                weight = own[placed.parameter.name]
+                yield Piece(pattern(placed.parameter.name), weight.dims, weight.role)
 
     def _own(self) -> Copies:
         """Every weight's own tensor."""

@@ -13,15 +13,19 @@ from trainledger.base.sources import Basis
 from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.megatron import BUFFER, FSDP, LAYERS, QKV, ROTARY, SETTLED
-from trainledger.ledger.book import Book
+from trainledger.ledger.book import ACCUMULATE, Book
+from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega_attention import angles
+from trainledger.ledger.mega_away import away_lines
 from trainledger.ledger.mega_buffers import parameters_of, quant_of_rank, weights_of, wrap_of
 from trainledger.ledger.mega_defer import drained, kept_lines, limit_of, put_off
-from trainledger.ledger.mega_engine import dummies, gathered, lasting, mask_line, weight_copies, workspaces
+from trainledger.ledger.mega_engine import dummies, gathered, histories, lasting, mask_line, weight_copies, workspaces
 from trainledger.ledger.mega_flow import Flow
 from trainledger.ledger.mega_fp8 import stored
-from trainledger.ledger.mega_fsdp import Shards, Unit, by_unit, main_of, sharded_of
+from trainledger.ledger.mega_fsdp import Shards, Unit, by_unit, main_of, outer_of, sharded_of
+from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins
+from trainledger.ledger.mega_layerwise import LayerWise, laid_out, layer_wise
 from trainledger.ledger.mega_pieces import Pass, Walks, masked, mega_of
 from trainledger.ledger.mega_run import Chunk, Rank, chunks_of, mega_run, parts_of
 from trainledger.ledger.mega_states import Kept, States, stops
@@ -34,7 +38,7 @@ from trainledger.lines.local import local_model
 from trainledger.lines.pipeline import pipeline_of
 from trainledger.lines.schedules import GPIPE, actions
 from trainledger.lines.stream import Events, Segment
-from trainledger.model.operations_megatron import Queries, Unfolded
+from trainledger.model.operations_megatron import Parallel, Queries, Unfolded
 from trainledger.model.program import Model, Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -153,23 +157,19 @@ def fullest(plan: Plan, model: Model) -> tuple[int, ...]:
     return tuple(sorted(-stage for _, stage in found.values()))
 
 
-def segments_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> list[Segment]:
-    """All segments of a run on this rank; `each`: every action of the schedule is a moment of its own."""
+def run_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> tuple[tuple[Segment, ...], Lines]:
+    """All segments of a run on this rank, and lines of what lies on the host, with their copies; `each`: every action
+    of the schedule is a moment of its own."""
     plan, job = rank.plan, rank.job
     kept = Kept.of(plan)
-    states: States = States(job.book, kept, updates)
     if plan.parallel.strategy == FSDP.strategy:
         kept = replace(kept, master=main_of(plan))
-        states = Shards(job.book, kept, updates, sharded_of(plan))
-    chunks = [tuple(parameters_of(rank, chunk)) for chunk in rank.chunks]
-    total = sum(one.elements for _, one in (pair for chunk in chunks for pair in chunk))
     composer = Composer(rank, _workspace(job, workspace), each)
     with stops():
-        for number, chunk in enumerate(chunks):
-            states.add(chunk, wrap_of(plan, rank.stage, number, total))
+        states = states_of(rank, kept, updates)
         composer.add(INIT, states.build())
         states.parameters()
-    leaves = Leaves(False, kept.weights, {}, copied=True)
+    leaves = Leaves(False, kept.weights, _waiting(rank), copied=True)
     walks = Walks(job, leaves, plan.stack.recompute)
     mask = mask_line(plan, job)
     passes = [walks.run(chunk) for chunk in rank.chunks]
@@ -184,7 +184,40 @@ def segments_of(rank: Rank, updates: Updates, workspace: int, each: bool = False
         composer.run(name, flow, passes)
         composer.add(f"{name}: {CLIP}", [])
         composer.add(f"{name}: {OPTIMIZER}", states.step(number == 0))
-    return composer.segments
+    hosted = states.host(pins(plan)) if isinstance(states, Hybrid) else ()
+    return tuple(composer.segments), (*hosted, *walks.hosted, *away_lines(walks.away, order_of(plan, rank.stage)))
+
+
+def states_of(rank: Rank, kept: Kept, updates: Updates) -> States:
+    """The rank's model states, with the parameters of all its chunks."""
+    plan, book, fraction = rank.plan, rank.job.book, fraction_of(rank.plan)
+    states: States = States(book, kept, updates)
+    if plan.parallel.strategy == FSDP.strategy:
+        states = Shards(book, kept, updates, sharded_of(plan), outer_of(plan))
+    elif layer_wise(plan):
+        states = LayerWise(book, kept, updates, (laid_out(plan), rank.places))
+    elif fraction:
+        states = Hybrid(book, kept, updates, fraction)
+    chunks = [tuple(parameters_of(rank, chunk)) for chunk in rank.chunks]
+    total = sum(one.elements for _, one in (pair for chunk in chunks for pair in chunk))
+    for number, chunk in enumerate(chunks):
+        states.add(chunk, wrap_of(plan, rank.stage, number, total))
+    return states
+
+
+def _waiting(rank: Rank) -> dict[Weight, int]:
+    """Lines of gradients of weights that one chunk reads twice: that of layers for further tokens waits for the
+    embedding's, and so does a tied output layer's, unless it is added to its buffer in place."""
+    found = next((chunk for chunk in rank.chunks if chunk.first and chunk.last), None)
+    if found is None:
+        return {}
+    book, dtype, model = rank.job.book, rank.job.run.setting.weights, rank.job.model
+    read = {op.spec.weight for op in model.head.ops if isinstance(op.spec, Parallel) and not mega_of(rank.job).added}
+    return {
+        weight: book.tensor(Account.BACKWARD, f"first gradient of {weight.name}", weight.dims, dtype, ACCUMULATE)
+        for weight in model.embeddings
+        if found.further or weight in read
+    }
 
 
 def _gathered(rank: Rank, made: Pass, chunk: Chunk, kept: Kept) -> Pass:
@@ -226,7 +259,8 @@ def _once(rank: Rank) -> list[tuple[int, int]]:
     if mega.ranks > 1 and (mega.engine is None or any(chunk.last for chunk in rank.chunks)):
         shared = max(shared, setting.batch * setting.sequence * job.model.hidden.size)
     if mega.engine is not None:
-        return [*found, *lasting(job, shared), *weight_copies(job, rank.chunks)]
+        kept = (*weight_copies(job, rank.chunks), *histories(rank.plan, job, rank.chunks))
+        return [*found, *lasting(job, shared), *kept]
     if setting.attention == "eager":
         heads = _heads(job)
         shared = max(shared, setting.batch * heads * setting.sequence * setting.sequence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from trainledger.base.dims import elements
@@ -9,8 +10,8 @@ from trainledger.base.units import MIB
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.kernels import CUBLAS
-from trainledger.facts.megatron import FRAMEWORKS, WRAPPED
-from trainledger.facts.meshes import PP
+from trainledger.facts.megatron import FRAMEWORKS, LAYER_WISE, WRAPPED
+from trainledger.facts.meshes import CP, DP, EDP, PP
 from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
@@ -21,7 +22,8 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
 from trainledger.ledger.host import waiting
 from trainledger.ledger.layout import Layout
-from trainledger.ledger.megatron import fullest, job_of, rank_of, segments_of
+from trainledger.ledger.megatron import fullest, job_of, rank_of
+from trainledger.ledger.megatron import run_of as megatron_run
 from trainledger.ledger.opening import Job, Trained
 from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import Run, run_of
@@ -105,7 +107,8 @@ def _megatron(plan: Plan, model: Model, architecture: str, asked: tuple[int | No
     mesh, (rank, each) = mesh_of(plan), asked
     stages = tuple(role.ranks for role in roles(mesh))
     wanted = fullest(plan, model) if rank is None else (coordinates(mesh, rank)[PP],)
-    made = [_stage(plan, model, architecture, (stage, each)) for stage in wanted]
+    places = None if rank is None else _places(coordinates(mesh, rank), plan.parallel.cp)
+    made = [_stage(plan, model, architecture, (stage, each, places)) for stage in wanted]
     peaks = [max(moment.allocated for moment in one.moments) for one in made]
     at = peaks.index(max(peaks))
     if len(stages) == 1:
@@ -113,11 +116,16 @@ def _megatron(plan: Plan, model: Model, architecture: str, asked: tuple[int | No
     return replace(made[at], rank=stages[wanted[at]][0].first if rank is None else rank, equals=stages)
 
 
-def _stage(plan: Plan, model: Model, architecture: str, how: tuple[int, bool]) -> Ledger:
-    job, (stage, each) = job_of(plan, model, architecture), how
-    rank = rank_of(plan, model, job, stage)
-    segments = segments_of(rank, updates_of(plan), extras_of(plan, architecture).workspace, each)
-    return Ledger(tuple(job.book.lines), fold(job.book.lines, segments), tuple(segments))
+def _places(where: Mapping[str, int], cp: int) -> tuple[int, int]:
+    """A rank's numbers among the data-parallel ranks of dense weights, and of experts."""
+    return where[DP] * cp + where[CP], where[EDP]
+
+
+def _stage(plan: Plan, model: Model, architecture: str, how: tuple[int, bool, tuple[int, int] | None]) -> Ledger:
+    job, (stage, each, places) = job_of(plan, model, architecture), how
+    rank = replace(rank_of(plan, model, job, stage), places=places)
+    segments, host = megatron_run(rank, updates_of(plan), extras_of(plan, architecture).workspace, each)
+    return Ledger(tuple(job.book.lines), fold(job.book.lines, segments), segments, host)
 
 
 def unreached(plan: Plan, model: Model, run: Run, trained: Trained) -> frozenset[Weight]:
@@ -182,7 +190,8 @@ def updates_of(plan: Plan) -> Updates:
     block = older[1] if older[0] and version and not at_least(version, older[0]) else None
     how = StateOptions(implementation=implementation, gradient=gradient, dtypes=dtypes, block=block)
     wide = WIDE_STATES.roles if row in BNB_ROWS and TRAINER_BATCH.package in plan.stack.versions else ()
-    return Updates(row, implementation, how, given.grad_clip is not None, wide)
+    apart = LAYER_WISE.others if row.fallback and plan.stack.framework in FRAMEWORKS else ()
+    return Updates(row, implementation, how, given.grad_clip is not None, wide, apart)
 
 
 def extras_of(plan: Plan, architecture: str) -> Extras:

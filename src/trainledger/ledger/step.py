@@ -11,7 +11,7 @@ from trainledger.base.sources import Basis, Source
 from trainledger.facts.data_parallel import SCALER
 from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
-from trainledger.facts.optimizer_bytes import StateOptions
+from trainledger.facts.optimizer_bytes import MATRIX, StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
 from trainledger.ledger.arrange import Micro
 from trainledger.ledger.book import ACCUMULATE, MODELS
@@ -34,18 +34,25 @@ RECIPE = Source("Mixed Precision Training", "arXiv:1710.03740, section 3.1", "20
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """The optimizer of a run: its row, its implementation's name, options of its states, whether it clips, and roles
-    of weights whose states are kept out of codes."""
+    """The optimizer of a run: its row, its implementation's name, options of its states, whether it clips, roles of
+    weights whose states are kept out of codes, and of those that are no matrices for it."""
 
     row: Optimizer
     implementation: str | None
     how: StateOptions
     clips: bool
     wide: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
     def options(self, weight: Weight) -> StateOptions:
         """The options of one weight's states."""
+        if weight.role in self.apart:
+            return replace(self.how, matrix=False)
         return replace(self.how, wide=True) if weight.role in self.wide else self.how
+
+    def takes(self, weight: Weight) -> bool:
+        """Whether the optimizer updates a weight itself, and does not hand it to its fallback."""
+        return not self.row.fallback or (len(weight.dims) == MATRIX and weight.role not in self.apart)
 
 
 @dataclass(frozen=True, slots=True)

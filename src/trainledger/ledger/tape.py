@@ -59,7 +59,8 @@ class Prim(NamedTuple):
 
 
 class Storage(NamedTuple):
-    """One allocation: its rounded bytes and what it holds. `weight` names the parameter a gradient belongs to."""
+    """One allocation: its rounded bytes and what it holds. `weight` names the parameter a gradient belongs to;
+    `stream`: the CUDA stream on which it is made (0: that of compute)."""
 
     size: int
     dims: Dims
@@ -67,6 +68,7 @@ class Storage(NamedTuple):
     name: str
     weight: Weight | None = None
     basis: Basis = Basis.COUNTED
+    stream: int = 0
 
     @classmethod
     def of(cls, dims: Dims, dtype: DType, name: str, weight: Weight | None = None) -> Storage:
@@ -105,6 +107,7 @@ class Tape:
         "leaves",
         "prims",
         "scope",
+        "split",
         "storages",
         "store",
         "wrapped",
@@ -128,6 +131,7 @@ class Tape:
         self.prims: list[Prim] = []
         self.ends: list[int] = []
         self.scope = ""
+        self.split: list[tuple[int, int]] = []  # spans of primitives whose weights' gradients come after all others
         self.wrapped: set[int] = set()  # tensors of a subclass, to whose gradients nothing is added in place
 
     def outside(self, dims: Dims, dtype: DType, grad: bool, weight: Weight | None = None) -> int:

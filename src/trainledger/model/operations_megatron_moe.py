@@ -16,6 +16,7 @@ class Routes:
 
     weight: Weight
     top_k: int
+    bias: Weight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,15 @@ class Dispatched:
 @dataclass(frozen=True, slots=True)
 class GroupedExperts:
     """This rank's experts over the tokens received, in order of experts: `up`, the function (`gated`: of a half of its
-    columns, times the other), times the token's probability, `down`. Both weights are stacks of all experts'."""
+    columns, times the other), times the token's probability, `down`. Weights, and where there are any the two `biases`,
+    are stacks of all experts'."""
 
     up: Weight
     down: Weight
     gated: bool
     top_k: int
     expert: bool = True
+    biases: tuple[Weight, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +69,15 @@ EXPERTS = "mlp.experts"
 def one_of(stack: Weight, at: int, grouped: bool) -> Weight:
     """One expert's own weight of a stack, named as the module is that has it: one grouped layer for all, or one
     feed-forward for each."""
-    layer = stack.name.removeprefix(f"{EXPERTS}.").removesuffix(".weight")
-    name = f"{EXPERTS}.{layer}.weight{at}" if grouped else f"{EXPERTS}.local_experts.{at}.{layer}.weight"
+    layer, kind = stack.name.removeprefix(f"{EXPERTS}.").rsplit(".", 1)
+    name = f"{EXPERTS}.{layer}.{kind}{at}" if grouped else f"{EXPERTS}.local_experts.{at}.{layer}.{kind}"
     return Weight(name, stack.dims[1:], stack.role)
 
 
 def taken_apart(weights: tuple[Weight, ...], grouped: bool) -> tuple[Weight, ...]:
     """The weights with stacks taken apart, in the order of Megatron's modules."""
     stacks = [one for one in weights if one.name.startswith(f"{EXPERTS}.")]
+    layers = [[one for one in stacks if one.name.rsplit(".", 1)[0] == name] for name in _layers(stacks)]
     found: list[Weight] = []
     for weight in weights:
         if weight not in stacks:
@@ -81,7 +85,11 @@ def taken_apart(weights: tuple[Weight, ...], grouped: bool) -> tuple[Weight, ...
         elif weight == stacks[0]:
             count = range(weight.dims[0].size)
             if grouped:
-                found += [one_of(stack, at, True) for stack in stacks for at in count]
+                found += [one_of(stack, at, True) for layer in layers for at in count for stack in layer]
             else:
-                found += [one_of(stack, at, False) for at in count for stack in stacks]
+                found += [one_of(stack, at, False) for at in count for layer in layers for stack in layer]
     return tuple(found)
+
+
+def _layers(stacks: list[Weight]) -> list[str]:
+    return list(dict.fromkeys(one.name.rsplit(".", 1)[0] for one in stacks))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
+from typing import Any
 
 from trainledger.facts.megatron import FRAMEWORKS
 from trainledger.facts.meshes import CP, DP, EDP, EP, ETP, HEAD_EXCHANGE, NODE, PP, TP
@@ -63,15 +64,26 @@ def peers_of(plan: Plan) -> tuple[int, int]:
     """How many peers a rank sends to directly, in exchanges of tokens or heads, round a ring, or to the stages beside
     it: those of groups that lie within one node, and of others."""
     mesh, given, options = mesh_of(plan), plan.parallel, plan.parallel.options
-    way, megatron = options.get("cp_comm_type", "p2p"), plan.stack.framework in FRAMEWORKS
+    megatron = plan.stack.framework in FRAMEWORKS
     counts: list[tuple[str, int]] = []
     if given.cp > 1 and (megatron or deepspeed_of(plan)):
-        counts.append((CP, given.cp - 1 if way in HEAD_EXCHANGE.names else min(given.cp - 1, RING) * (way == "p2p")))
+        counts.append((CP, _sharing(given.cp, options)))
     if given.ep > 1 and not (megatron and options.get("moe_token_dispatcher_type", "allgather") in GATHERED):
         counts.append((EP, given.ep - 1))
     counts.append((PP, min(given.pp - 1, RING)))
     near = sum(count for axis, count in counts if _span(mesh, axis) <= NODE.ranks)
     return near, sum(count for _, count in counts) - near
+
+
+def _sharing(ranks: int, options: Mapping[str, Any]) -> int:
+    """Peers of a rank among those that share a sequence: all where heads are exchanged, two round a ring, none where
+    keys and values are gathered; where there are levels, all of its group and two of the others."""
+    way = options.get("cp_comm_type") or "p2p"
+    if way in HEAD_EXCHANGE.names:
+        return ranks - 1
+    inner, *outer = options.get("hierarchical_context_parallel_sizes") or (1, ranks)
+    around = min(prod(outer) - 1, RING)
+    return {"p2p": min(ranks - 1, RING), "a2a+p2p": int(inner) - 1 + around}.get(way, 0)
 
 
 def _span(mesh: Mesh, axis: str) -> int:

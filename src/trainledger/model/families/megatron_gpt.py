@@ -137,6 +137,7 @@ def weights_of(ops: tuple[Op, ...]) -> tuple[Weight, ...]:
             one = getattr(op.spec, name, None)
             if isinstance(one, Weight):
                 found[one] = None
+        found |= dict.fromkeys(getattr(op.spec, "biases", ()))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainledger.base.dims import Dim
+from trainledger.base.dims import Dim, Dims
 from trainledger.model.keys import Keys
 from trainledger.model.operations_megatron import Activated, Along, Joined
 from trainledger.model.operations_megatron_moe import (
@@ -54,14 +54,17 @@ def feed_forward(shape: Shape, keys: Keys, gated: bool) -> tuple[Op, ...]:
     hidden, many = shape.hidden, axis(Dim.EXPERTS, experts)
     width = keys.integer("moe_intermediate_size", "intermediate_size")
     wide = axis(Dim.FFN, width + width if gated else width)
-    if shape.biased:
-        keys.refuse("add_bias_linear", True, "experts without biases can be estimated so far")
     if top_k > experts:
         keys.refuse("num_experts_per_tok", top_k, f"at most {experts}, the number of experts, is needed")
     up = Weight(f"{EXPERTS}.linear_fc1.weight", (*many, *wide, *hidden), Role.EXPERT)
     down = Weight(f"{EXPERTS}.linear_fc2.weight", (*many, *hidden, *axis(Dim.FFN, width)), Role.EXPERT)
-    router = Routes(Weight("mlp.router.weight", (*many, *hidden), Role.ROUTER), top_k)
+    bias = Weight("mlp.router.bias", many, Role.ROUTER) if shape.biased else None
+    router = Routes(Weight("mlp.router.weight", (*many, *hidden), Role.ROUTER), top_k, bias)
+    inner = _biases(many, wide, hidden) if shape.biased else ()
+    made = GroupedExperts(up, down, gated, top_k, biases=inner)
     shared = _shared(shape, keys, gated)
+    if shape.biased and shared:
+        keys.refuse("add_bias_linear", True, "Megatron-Core's shared experts have no biases")
     ended = () if shared else SENT
     added = (Op("mlp.shared", Shared(), ("x", "s"), ("x",), shape.hidden, ("s", *SENT)),) if shared else ()
     return (
@@ -69,12 +72,18 @@ def feed_forward(shape: Shape, keys: Keys, gated: bool) -> tuple[Op, ...]:
         *shared,
         Op("mlp.router", router, ("n",), ("probs", "map"), many),
         Op("mlp.token_dispatcher", Dispatched(top_k), ("n", "probs", "map"), SENT, hidden),
-        Op(EXPERTS, GroupedExperts(up, down, gated, top_k), ("received", "received_probs", "order"), ("x",), hidden),
+        Op(EXPERTS, made, ("received", "received_probs", "order"), ("x",), hidden),
         Op("mlp.token_combine", Returned(experts, top_k), ("x",), ("x",), hidden),
         Op("mlp.unpermute", Combined(experts, top_k), ("x", "order"), ("x",), hidden, ended),
         *added,
         Op("mlp_bda", Joined(shape.dropout), ("h", "x"), ("h",), hidden, ("x",)),
     )  # fmt: skip
+
+
+def _biases(many: Dims, wide: Dims, hidden: Dims) -> tuple[Weight, ...]:
+    """Stacks of the experts' biases."""
+    layers = (("linear_fc1", wide), ("linear_fc2", hidden))
+    return tuple(Weight(f"{EXPERTS}.{name}.bias", (*many, *dims), Role.EXPERT) for name, dims in layers)
 
 
 def _shared(shape: Shape, keys: Keys, gated: bool) -> tuple[Op, ...]:

@@ -42,4 +42,4 @@ def further(shape: Shape, count: int, layer: tuple[Op, ...], top_k: int) -> Bloc
 
 def _weights(op: Op) -> tuple[Weight, ...]:
     found = (getattr(op.spec, name, None) for name in ("weight", "bias", "up", "down"))
-    return tuple(one for one in found if isinstance(one, Weight))
+    return (*(one for one in found if isinstance(one, Weight)), *getattr(op.spec, "biases", ()))
