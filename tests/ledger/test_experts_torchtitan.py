@@ -130,3 +130,54 @@ def test_the_gates_and_ups_weights_stand_apart() -> None:
 def test_versions_that_added_experts_up_otherwise_are_refused() -> None:
     with pytest.raises(InputError, match=r"stack\.versions\.torchtitan"):
         model_of(titan("0.2.2"))
+
+
+OSS = {
+    "model_type": "gpt_oss", "hidden_size": 256, "intermediate_size": 96, "num_hidden_layers": 3, "vocab_size": 1024,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "num_local_experts": 8,
+    "num_experts_per_tok": 2, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def sunk(version: str = "1690e0ae", attention: str = "flex", recompute: str = "none") -> Any:
+    stack = {"framework": "torchtitan", "versions": {"torchtitan": version}, "attention": attention}
+    return plan_of(OSS, stack={**stack, "recompute": recompute}, batch={"sequence": 256})
+
+
+def test_gpt_oss_holds_all_of_its_parameters() -> None:
+    assert sum(weight.elements for weight in weights(sunk())) == sum(
+        weight.elements for weight in weights(plan_of(OSS))
+    )
+
+
+def weights(plan: Any) -> list[Weight]:
+    return [one for block in model_of(plan).blocks for one in block.weights for _ in block.layers]
+
+
+def test_experts_with_biases_keep_a_rows_bias_and_product() -> None:
+    """The gathered biases of a row are as wide as its product: twice the expert's width, then the hidden state's."""
+    rows = 256 * 2
+    made = {line.unit for line in estimate(sunk()).ledger.lines if line.name.endswith("experts: biases by expert")}
+    assert made == {rows * 2 * 96 * 2, rows * 256 * 2}
+
+
+def test_sinks_scale_what_attention_made() -> None:
+    names = {line.name for line in estimate(sunk()).ledger.lines if "self_attn" in line.name}
+    assert any(name.endswith("scaled") for name in names)
+    assert any(name.endswith("sigmoid") for name in names)
+    assert not any("attention weights" in name for name in names)
+
+
+def test_gpt_oss_recomputes_whole_layers() -> None:
+    none, full = (estimate(sunk(recompute=kind)).peak.allocated.expected for kind in ("none", "full"))
+    assert full < none
+
+
+@pytest.mark.parametrize(
+    "given, path",
+    [({"attention": "sdpa"}, "stack.attention"), ({"version": "2025-09-01"}, "stack.versions.torchtitan")],
+)
+def test_gpt_oss_of_2025_or_with_another_kernel_is_refused(given: dict[str, str], path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        estimate(sunk(**given))
+    assert [one.path for one in caught.value.problems] == [path]

@@ -52,6 +52,28 @@ def test_every_second_product_and_attention_are_kept() -> None:
     }
 
 
+def test_one_layer_of_queries_keys_and_values_counts_once() -> None:
+    found = kept(ledger("2026-07-01", recompute={"kind": "selective", "policy": "op"}))
+    assert {name: size for name, size in found.items() if name.endswith("output") and "attention" not in name} == {
+        "self_attn.q_proj: output": 2 * SEQUENCE * (WIDTH + 2 * KEYS),
+        "mlp.gate_proj: output": 2 * SEQUENCE * INNER,
+        "mlp.down_proj: output": 2 * SEQUENCE * WIDTH,
+    }
+
+
+def test_products_of_4_bits_are_all_made_again() -> None:
+    plan = plan_of(
+        LLAMA,
+        precision={"compute": "nvfp4"},
+        stack={
+            "framework": "torchtitan", "versions": {"torchtitan": "2026-07-01"}, "compile": True,
+            "recompute": {"kind": "selective", "policy": "op"},
+        },
+    )  # fmt: skip
+    found = kept(rank_ledger(plan, model_of(plan), "sm100"))
+    assert {name for name in found if "proj" in name} == set()
+
+
 def test_compiled_layers_keep_nothing_that_backward_does_not_read() -> None:
     assert set(kept(ledger())) - set(kept(ledger(compile=True))) == {
         "mlp.down_proj: output",

@@ -39,7 +39,7 @@ def test_the_router_keeps_its_input_and_its_choice() -> None:
     x = tape.inherit((*TOKENS, H), BF16, True, "x")
     spec = BestRouter(Weight("w", (E, H), Role.ROUTER), Weight("b", (E,), Role.ROUTER), TOP_K)
     weight, bias = (tape.outside(one.dims, BF16, True, one) for one in (spec.weight, spec.bias))
-    _, scores, chosen = sinks.router(tape, spec, x, weight, bias)
+    _, scores, chosen = sinks.best_router(tape, spec, x, (weight, bias))
     assert (tape.dtype[scores], tape.dtype[chosen]) == (BF16, INT64)
     slots = BATCH * SEQUENCE * TOP_K
     assert kept(tape) == sorted([2 * BATCH * SEQUENCE * HIDDEN, 8 * slots, max(2 * slots, 512)])
@@ -54,7 +54,7 @@ def test_experts_leave_a_hidden_state(trained: bool) -> None:
     first, second, third, fourth = (
         tape.outside(dims, BF16, trained, Weight(f"{at}", dims)) for at, dims in enumerate(SHAPES)
     )
-    out = sinks.experts(tape, [x, scores, chosen], (first, second, third, fourth))
+    out = sinks.clamped(tape, [x, scores, chosen], first, second, third, fourth)
     assert (tape.dims[out], tape.dtype[out]) == (tape.dims[x], BF16)
     assert bool(kept(tape)) is trained
     biases = [

@@ -10,7 +10,7 @@ from tests.plans import LLAMA, plan_of
 from trainledger.base.problems import InputError
 from trainledger.model.build import model_of
 from trainledger.model.counts import total
-from trainledger.model.program import Attention, Join, Linear, Low, Model, Norm, NormKind, Repeat, Rope, Scales
+from trainledger.model.program import Attention, Join, Linear, Low, Model, Norm, NormKind, Repeat, Rope, Scales, Split
 
 OLD, NEW = "5940ddeb532c", "0.2.2"
 QWEN = {**LLAMA, "model_type": "qwen3", "head_dim": 64}
@@ -81,6 +81,31 @@ def test_weights_that_come_cast_are_the_blocks_own() -> None:
         "input_layernorm.weight",
         "post_attention_layernorm.weight",
     }
+
+
+def test_products_of_4_bits_keep_both_casts_and_no_policy_knows_them() -> None:
+    found = low("nvfp4")
+    assert found
+    assert (found.dtype.name, found.early, found.again, found.listed) == ("nvfp4", True, False, False)
+
+
+FUSED = "2026-06-24"
+
+
+@pytest.mark.parametrize("model", [LLAMA, QWEN, {**LLAMA, "attention_bias": True}])
+def test_one_layer_makes_queries_keys_and_values_since_2026(model: dict[str, Any]) -> None:
+    before, after = made(model, "2026-06-09"), made(model, FUSED)
+    assert total(after) == total(before)
+    assert len(specs(before, Linear)) - len(specs(after, Linear)) == 2
+    (parts,) = specs(after, Split)
+    heads, keys = 256, 128
+    assert [one[0].size * one[1].size for one in parts.parts] == [heads, keys, keys]
+    assert [one.elements for one in after.blocks[0].weights if "wqkv.weight" in one.name] == [256 * (heads + 2 * keys)]
+
+
+def test_tensor_parallel_ranks_keep_three_projections() -> None:
+    parallel = {"strategy": "fsdp2", "dp": 1, "tp": 2, "sp": True}
+    assert not specs(made(LLAMA, FUSED, parallel=parallel), Split)
 
 
 def test_a_family_that_is_not_known_is_named() -> None:

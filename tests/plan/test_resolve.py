@@ -99,6 +99,28 @@ def test_the_release_of_pytorch_follows_torchtitans_day() -> None:
     assert titan(loss="chunked").stack.versions["torchtitan"].startswith("b5bcd76")
 
 
+def test_torchtitan_is_of_the_day_that_pytorch_tells() -> None:
+    assert titan(**versions(torch="2.6.0")).stack.versions["torchtitan"] == "2024-12-16"
+    assert titan(**versions(torch="2.14.1")).stack.versions["torchtitan"] == "0.2.2"
+
+
+def test_no_torchtitan_runs_on_a_build_of_pytorch_made_before_it() -> None:
+    both = versions(torchtitan="b5bcd76c66d0", torch="2.8.0a0")
+    plan, filled = resolve(
+        read_plan({"model": {"model_type": "llama"}, "batch": BATCH, "stack": {"framework": "torchtitan", **both}})
+    )
+    assert plan.stack.versions["torchtitan"] == "2025-06-30"
+    assert any("b5bcd76c66d0 came after" in one.why for one in filled)
+    assert titan(**versions(torchtitan="b5bcd76c66d0", torch="2.8.0")).stack.versions["torchtitan"] == "b5bcd76c66d0"
+    assert titan(**versions(torchtitan="775a486", torch="2.8.0a0")).stack.versions["torchtitan"] == "775a486"
+
+
+@pytest.mark.parametrize("kind, recompute", [("llama", ("selective", "op")), ("gpt_oss", ("full", None))])
+def test_torchtitans_configurations_recompute(kind: str, recompute: tuple[str, str | None]) -> None:
+    found = resolved({"model_type": kind}, stack={"framework": "torchtitan"}).stack.recompute
+    assert (found.kind, found.policy) == recompute
+
+
 def test_torchtitans_script_for_one_node_sets_expandable_segments() -> None:
     expandable = {"expandable_segments": True}
     assert titan().stack.allocator == expandable

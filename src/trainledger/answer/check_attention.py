@@ -6,17 +6,25 @@ from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
 from trainledger.facts.kernels_attention import WORDS, Kernel
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.model.program import Model, SinkAttention
 from trainledger.plan.schema import Plan
 
 
 def attention_problems(plan: Plan, model: Model) -> Iterator[Problem]:
-    """Problems of sinks: Transformers runs them written out in Python, or by kernels that are not known here.
+    """Problems of sinks: Transformers runs them written out in Python, or by kernels that are not known here;
+    torchtitan by flex attention.
 
-    Source: transformers/models/gpt_oss/modeling_gpt_oss.py, GptOssPreTrainedModel (5.24.0).
+    Sources: transformers/models/gpt_oss/modeling_gpt_oss.py, GptOssPreTrainedModel (5.24.0); torchtitan,
+    models/gpt_oss/model.py (1690e0aea).
     """
     sinks = any(isinstance(op.spec, SinkAttention) for block in model.blocks for op in block.ops)
     word = plan.stack.attention
-    if sinks and WORDS[word].kernels != (Kernel.EAGER,):
+    if sinks and plan.stack.framework == TORCHTITAN:
+        if WORDS[word].kernels != (Kernel.FLEX,):
+            yield Problem(
+                "stack.attention", f"found {word!r}", "torchtitan runs sinks by flex attention", "Write flex."
+            )
+    elif sinks and WORDS[word].kernels != (Kernel.EAGER,):
         allowed = "PyTorch's own call and flash-attn 2 know no sinks, and kernels that do are not written yet"
         yield Problem("stack.attention", f"found {word!r}", allowed, "Write eager.")

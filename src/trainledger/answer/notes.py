@@ -13,6 +13,7 @@ from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.deepspeed import ANY_LINEAR, DEEPSPEED
 from trainledger.facts.device_rows import Device
 from trainledger.facts.dtypes import DTYPES, FP32, INT8
+from trainledger.facts.kernels_attention import WORDS, Kernel
 from trainledger.facts.limits import SMALL
 from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.option_row import Effect
@@ -21,7 +22,8 @@ from trainledger.facts.peft import INPUT_GRADIENTS
 from trainledger.facts.quantization import BNB_INT8
 from trainledger.facts.sharding import FSDP2, OFFLOAD, SIZE_WRAP
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.facts.torchtitan import Change, holds, known
+from trainledger.facts.torchtitan import Change, holds
+from trainledger.facts.torchtitan_days import known
 from trainledger.ledger.losses import CHUNKED
 from trainledger.ledger.rank import EAGER, runs_eager, trained_of
 from trainledger.ledger.run import GATHERED, run_of
@@ -206,8 +208,8 @@ def _titan(plan: Plan, model: Model) -> Iterator[str]:
         return
     if not known(version):
         yield f"stack.versions.torchtitan: {version!r} is no release or commit that is known; counted as the newest"
-    if holds(Change.FLEX, version):
-        yield "stack.versions.torchtitan: flex attention and fused queries, keys and values are not covered: low"
+    if holds(Change.FLEX, version) and WORDS[plan.stack.attention].kernels != (Kernel.FLEX,):
+        yield f"stack.attention: {plan.stack.attention} is counted, where this version runs flex attention: low or high"
     if plan.stack.loss == CHUNKED and holds(Change.CHUNKED_HEAD, version):
         yield "stack.loss: chunks of logits are counted, where head and loss run chunk by chunk: high"
     if any(block.top_k for block in model.blocks):

@@ -20,6 +20,7 @@ CHECKPOINTING_4 = Source("Transformers gradient_checkpointing_enable", "transfor
 MEGATRON = Source("Megatron-LM arguments", "megatron/training/arguments.py", "2026-08")
 MEGATRON_OPTIM = Source("Megatron-Core optimizer", "megatron/core/optimizer/__init__.py", "2026-08")
 TITAN = Source("torchtitan configuration", "torchtitan/config/job_config.py", "2025-08")
+TITAN_CONFIGS = Source("torchtitan", "models/llama3 and models/gpt_oss, config_registry.py", "1690e0aea")
 TORCH_OPTIM = Source("PyTorch optimizers, foreach by default on CUDA", "torch/optim/optimizer.py", "2.13")
 TORCH_SDPA = Source("PyTorch scaled_dot_product_attention", "docs: torch.nn.functional", "2.13")
 DEEPSPEED = Source("DeepSpeed configuration", "deepspeed/runtime/config.py", "0.19.6")

@@ -21,6 +21,7 @@ from trainledger.facts.default_words import (
     MEGATRON,
     MEGATRONS,
     TITAN,
+    TITAN_CONFIGS,
     TORCH_SDPA,
     TRAINER,
     TRAINERS,
@@ -34,7 +35,7 @@ from trainledger.facts.litgpt import HEAD_CHUNKS
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.peft import LORA_KINDS
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.facts.torchtitan import RUN, allocator_of
+from trainledger.facts.torchtitan import OP, RUN, allocator_of
 
 COLOSSAL = framework(LOW_LEVEL.framework)
 DEEPSPEED = "deepspeed"  # a script of its own around a model of Transformers
@@ -63,6 +64,20 @@ REST = (
         (framework(*MEGATRONS),),
     ),
     DefaultRow("stack.attention", "sdpa", "PyTorch's scaled_dot_product_attention", TORCH_SDPA),
+    DefaultRow(
+        "stack.recompute",
+        {"kind": "full"},
+        "activation_checkpoint full in the configurations of gpt-oss",
+        TITAN_CONFIGS,
+        (framework(TORCHTITAN), ("model.model_type", ("gpt_oss",))),
+    ),
+    DefaultRow(
+        "stack.recompute",
+        {"kind": "selective", "policy": OP},
+        "activation_checkpoint selective by operation, as configurations of dense models have it",
+        TITAN_CONFIGS,
+        (framework(TORCHTITAN),),
+    ),
     DefaultRow("stack.recompute", {"kind": "none"}, "nothing is recomputed", TRAINER),
     DefaultRow(
         "stack.recompute.reentrant",

@@ -21,7 +21,8 @@ from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.fsdp_qlora import SCRIPT
 from trainledger.facts.litgpt import KNOWN as LITGPT
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.facts.torchtitan import NEWEST_COMMIT, NEWEST_RELEASE, NIGHTLIES, torch_of
+from trainledger.facts.torchtitan import NEWEST_COMMIT, NEWEST_RELEASE
+from trainledger.facts.torchtitan_days import NIGHTLIES, torch_of, torchtitan_of
 from trainledger.facts.versions import NEWEST
 
 
@@ -40,6 +41,13 @@ SCOPE = (
         "torchtitan when the prototype was brought into it",
         NO_COMPILE.source,
         (framework(TORCHTITAN), ("precision.fp8.kernels", (NO_COMPILE.kernels,))),
+    ),
+    DefaultRow(
+        "stack.versions.torchtitan",
+        Of("stack.versions.torch", torchtitan_of),
+        "what torchtitan was when PyTorch's main branch left that release",
+        NIGHTLIES[0].source,
+        (framework(TORCHTITAN), ("stack.versions.torch", GIVEN)),
     ),
     DefaultRow(
         "stack.versions.torchtitan",

@@ -1,4 +1,4 @@
-"""torchao's training in 8 bits: what its recipes scale, what stays in 16 bits, and its prototype without a compiler."""
+"""torchao's training in 8 and 4 bits: what recipes scale, what stays in 16 bits, its prototype without a compiler."""
 
 from __future__ import annotations
 
@@ -13,21 +13,33 @@ def _read(path: str, read: str = "0.8 to 0.13") -> Source:
 
 @dataclass(frozen=True, slots=True)
 class LowRow:
-    """Products of factors in 8 bits: the plan's word, the recipe where none is named, what everything else reads, and
-    whether a cast is one kernel in eager mode too."""
+    """Products of factors in few bits: the plan's word, the recipe where none is named, what everything else reads,
+    whether a cast is one kernel in eager mode too, whether casts are kept for backward, and whether selective recompute
+    by operation lists the product."""
 
     compute: str
     recipe: str
     reads: str
     kernels: bool
+    keeps: bool
+    listed: bool
     source: Source
 
 
 LOW: dict[str, LowRow] = {
     row.compute: row
     for row in (
-        LowRow("fp8", "tensorwise", "bf16", False, _read("float8/config.py, Float8LinearConfig")),
-        LowRow("mxfp8", "mxfp8_cublas", "bf16", True, _read("prototype/mx_formats/mx_linear.py, mx_mm")),
+        LowRow("fp8", "tensorwise", "bf16", False, False, True, _read("float8/config.py, Float8LinearConfig")),
+        LowRow("mxfp8", "mxfp8_cublas", "bf16", True, False, True, _read("prototype/mx_formats/mx_linear.py, mx_mm")),
+        LowRow(
+            "nvfp4",
+            "nvfp4",
+            "bf16",
+            True,
+            True,
+            False,
+            _read("prototype/moe_training/nvfp4_training/nvfp4_linear.py, nvfp4_mm_triton", "36027d82d"),
+        ),
     )
 }
 
@@ -50,6 +62,7 @@ RECIPES: dict[str, str] = {
         Recipe("rowwise_with_gw_hp", "rows-but-weights", _CONFIG),
         Recipe("mxfp8_cublas", "blocks", _CONFIG),
         Recipe("mxfp8_cublas_rceil", "blocks", _CONFIG),
+        Recipe("nvfp4", "blocks", _CONFIG),
     )
 }
 

@@ -59,7 +59,7 @@ OWN_SCOPE: dict[str, dict[str, tuple[str | bool | None, ...]]] = {
         "stack.compile": (True, False, "blocks", None),
         "quantization.kind": (None,),
         "adapter.kind": (None,),
-        "precision.compute": ("fp8", "mxfp8"),
+        "precision.compute": ("fp8", "mxfp8", "nvfp4"),
     },
     "pithtrain": {
         "parallel.strategy": ("fsdp2",),

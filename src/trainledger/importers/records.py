@@ -13,6 +13,7 @@ from trainledger.importers.document import Document
 from trainledger.importers.draft import Draft
 from trainledger.importers.json_text import parse_json
 from trainledger.importers.plan_file import draft_of
+from trainledger.importers.record_days import with_release
 
 METRICS = ("allocated_peak", "reserved_peak", "active_peak", "device_used", "allocated_above_inputs")
 RANKS = ("last", "max", "mean", "all")
@@ -50,7 +51,7 @@ class Record:
 
     def draft(self) -> Draft:
         """The resolved plan. Raises InputError with every problem of the plan."""
-        return draft_of(Document(self.plan, {(): self.where}))
+        return draft_of(Document(with_release(self.plan, self.source), {(): self.where}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from trainledger.base.dims import Dim
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.ledger import attention, ring, rules_parallel, sinks, ulysses
+from trainledger.ledger import attention, ring, rules_parallel, rules_torchtitan, sinks, ulysses
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import Site
 from trainledger.model.operations_parallel import Gathered
@@ -31,7 +31,8 @@ def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
     if choice.kernel is Kernel.FLEX and ranks > 1:
         k, v = (rules_parallel.apply(f, Gathered(ranks, Dim.SEQUENCE), x) for x in (k, v))
         ranks = 1  # which has them all now
-    return ring.around(f.tape, _fused(f, spec, (q, k, v), mask), first, ranks)
+    out = ring.around(f.tape, _fused(f, spec, (q, k, v), mask), first, ranks)
+    return rules_torchtitan.sunk(f.tape, out, f.need(spec.sinks)) if isinstance(spec, SinkAttention) else out
 
 
 def _fused(f: Frame, spec: Attention, qkv: tuple[int, int, int], mask: int | None) -> int:

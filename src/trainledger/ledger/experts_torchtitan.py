@@ -15,20 +15,23 @@ from trainledger.facts.kernels import SORTED_SCATTER
 from trainledger.ledger import aten
 from trainledger.ledger.activations import activation
 from trainledger.ledger.experts import grouped, plain, taken
+from trainledger.ledger.sinks import gated
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
 
 GATE = "gate product"  # which the policy of selective recompute does not count among products
 
 
-def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
-    """Logits, the scores of the chosen experts, and their numbers."""
+def router(t: Tape, spec: p.Router, x: int, weight: int, bias: int | None = None) -> list[int]:
+    """Logits, the scores of the chosen experts, and their numbers; `bias`: of the logits."""
     tokens, slots = t.dims[x][:-1], Axis(Dim.SLOTS, spec.top_k)
     high, own = aten.to(t, x, FP32), aten.to(t, weight, FP32)
     logits = t.fresh((*tokens, t.dims[weight][0]), FP32, t.grad[x] or t.grad[weight], "logits")
     saves = ((high,) if t.grad[weight] else ()) + ((own,) if t.grad[x] else ())
     t.run(Prim(GATE, (high, own), (logits,), saves, (Step(Code.GRAD, 1), Step(Code.GRAD, 0)), ()))
     t.end([high, own])
+    if bias is not None:
+        logits = aten.add(t, logits, bias)
     probs = aten.softmax(t, logits, FP32)
     dims = (*tokens, slots)
     best, chosen = t.fresh(dims, FP32, False, "best scores"), t.fresh(dims, INT64, False, "chosen experts")
@@ -63,11 +66,46 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     act = activation(t, spec.act, grouped(t, rows, gate, ends, (*slots, inner)))
     product = aten.mul(t, act, grouped(t, rows, up, ends, (*slots, inner)), "gated")
     out = grouped(t, product, down, ends, (*slots, hidden))
-    score = aten.view(t, by_place, (*slots, Axis(Dim.ONE, 1)))
-    weighed = aten.to(t, aten.mul(t, aten.to(t, out, FP32), score, "weighed"), t.dtype[x])
-    t.end([rows, product, out])
-    result = _scattered(t, weighed, token, t.dims[x])
-    t.end([counts, place, by_place, token, ends, score, weighed])
+    result = _summed(t, (out, by_place, token), t.dims[x], [rows, product, out])
+    t.end([counts, place, ends])
+    return result
+
+
+def best_router(t: Tape, spec: p.BestRouter, x: int, weights: tuple[int, int]) -> list[int]:
+    """gpt-oss's: the scores of all experts, those of the chosen divided by their sum."""
+    return router(t, p.Router(spec.weight, spec.top_k, True, True), x, *weights)
+
+
+def clamped(t: Tape, ins: list[int], *weights: int) -> int:
+    """The same of experts with biases and clamped gates: each row's biases are taken by its expert's number.
+
+    Source: torchtitan/models/gpt_oss/moe.py, GptOssGroupedExperts (1690e0aea).
+    """
+    x, _, chosen = ins
+    gate_up, gate_up_bias, down, down_bias = weights
+    slots, hidden, wide = t.dims[chosen], t.dims[x][-1], t.dims[gate_up][-1]
+    counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate_up][:1])
+    ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)
+    number = plain(t, "expert of each place", counts, slots, INT64)
+    first = taken(t, gate_up_bias, number, (*slots, wide), "biases by expert")
+    both = aten.add(t, grouped(t, rows, gate_up, ends, (*slots, wide)), first)
+    product = gated(t, both, (*slots, t.dims[down][1]))
+    second = taken(t, down_bias, number, (*slots, hidden), "biases by expert")
+    out = aten.add(t, grouped(t, product, down, ends, (*slots, hidden)), second)
+    result = _summed(t, (out, by_place, token), t.dims[x], [rows, first, both, product, second, out])
+    t.end([counts, place, ends, number])
+    return result
+
+
+def _summed(t: Tape, made: tuple[int, int, int], dims: Dims, gone: list[int]) -> int:
+    """Rows weighed in fp32, cast and added up by token; `made`: rows, scores by place, token numbers; `gone`: what ends
+    once they are weighed."""
+    out, by_place, token = made
+    score = aten.view(t, by_place, (*t.dims[out][:-1], Axis(Dim.ONE, 1)))
+    weighed = aten.to(t, aten.mul(t, aten.to(t, out, FP32), score, "weighed"), t.dtype[out])
+    t.end(gone)
+    result = _scattered(t, weighed, token, dims)
+    t.end([by_place, token, score, weighed])
     return result
 
 

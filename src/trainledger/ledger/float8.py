@@ -1,7 +1,9 @@
-"""Linear layers whose factors are cast to 8 bits, as torchao runs them on a tape: scaled by tensor, by rows, in blocks.
+"""Linear layers whose factors are cast to 8 or 4 bits, as torchao runs them on a tape: scaled by tensor, by rows, in
+blocks.
 
 In eager mode a cast makes absolute values, then two fp32 copies; compiled code makes them in its kernels. A layer keeps
-its input as it came and the cast weight, or the weight itself where that is remade, or where scales go by rows.
+its input as it came and the cast weight, or the weight itself where that is remade, or where scales go by rows; one of
+4 bits keeps both casts.
 Sources: torchao/float8/{float8_linear,float8_tensor,float8_scaling_utils}.py, matmul_with_hp_or_float8_args (0.8 to
 0.13; scales by rows: pytorch issue #141881); prototype/float8nocompile; prototype/mx_formats/mx_linear.py.
 """
@@ -13,7 +15,7 @@ from typing import NamedTuple
 from trainledger.base.dims import Dims
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger import aten
-from trainledger.ledger.tape import SCALED, Code, Prim, Step, Tape
+from trainledger.ledger.tape import SCALED, UNLISTED, Code, Prim, Step, Tape
 from trainledger.model.operations import Low, Scales
 
 CAST = "scaled cast"
@@ -40,7 +42,8 @@ def linear(t: Tape, call: Layer) -> int:
     held = weight if lowered is None or low.again else lowered
     saves = ((kept,) if t.grad[weight] else ()) + ((held,) if t.grad[x] else ())
     steps = _backward(t, call, remade=not low.gathered and low.again)
-    t.run(Prim(SCALED, (x, weight, narrow, *(() if lowered is None else (lowered,))), (out,), saves, steps, ()))
+    kind = SCALED if low.listed else UNLISTED
+    t.run(Prim(kind, (x, weight, narrow, *(() if lowered is None else (lowered,))), (out,), saves, steps, ()))
     t.end([narrow, *(() if lowered is None else (lowered,))])
     return out
 

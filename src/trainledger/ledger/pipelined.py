@@ -1,9 +1,10 @@
 """FSDP2 under torch.distributed.pipelining: a rank's stages, walked, in the order of the schedule.
 
 A stage's buffers for what it receives stand for every micro-batch from its first step on. Its outputs live until their
-backward, the last stage's to the end of the step, where they are merged into one tensor for who called it. Weights stay
-gathered from a step's first forward, and gradients whole, in the dtype of reductions, until the stage's last backward,
-after which all its units are reduced.
+backward, the last stage's until the next step, before which they are merged into one tensor for who called it. Older
+releases keep all outputs, and the gradients of all inputs, until the next step, and what the last reduction sent until
+the next one. Weights stay gathered from a step's first forward, and gradients whole, in the dtype of reductions, until
+the stage's last backward, after which all its units are reduced.
 Sources: torch/distributed/pipelining/stage.py, _prepare_forward_infra, forward_one_chunk, backward_one_chunk,
 backward_maybe_with_nosync; schedules.py, _merge_outputs (v2.5 to v2.13); torchtitan, apply_fsdp (2024-05 to 2026-04).
 """
@@ -11,13 +12,14 @@ backward_maybe_with_nosync; schedules.py, _merge_outputs (v2.5 to v2.13); torcht
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Source
 from trainledger.facts.dtypes import FP32
 from trainledger.facts.megatron import SETTLED
+from trainledger.facts.pipelining import Keeps, keeps
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.torchtitan import NAME, Change, holds
 from trainledger.ledger.arrange import Micro, Pieces, arranged
@@ -28,12 +30,13 @@ from trainledger.ledger.layout import Copies, Schedule, Sharded
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.opening import Job
+from trainledger.ledger.pipelined_steps import Edges, Ended, Stage, step_of
 from trainledger.ledger.units import ROOT_KEY, Key, Units
-from trainledger.lines.actions import Action, Kind
+from trainledger.lines.actions import Action
 from trainledger.lines.line import Account
 from trainledger.lines.pipeline import pipeline_of
 from trainledger.lines.schedules import actions
-from trainledger.lines.stream import Events, Segment
+from trainledger.lines.stream import Events
 from trainledger.model.program import Model
 from trainledger.plan.schema import Plan
 from trainledger.plan.stages import Chunk, split_of, stages
@@ -80,40 +83,20 @@ class Waiting(Fsdp2):
         whole = [(one.weight, one.line) for one in self.arrived.pop(key, [])]
         return self._accumulate(key, whole, self.kept.waiting.pop(key, [])) if whole else []
 
-    def last(self) -> Events:
-        """After a stage's last backward: every unit is reduced in turn, the root first."""
+    def last(self, stays: bool) -> Ended:
+        """After a stage's last backward: every unit is reduced in turn, the root first. `stays`: what the last one sent
+        is there until the next step's first."""
         ending = Fsdp2(self.units, self.lines, self.kept, (self.fresh, True))
         keys = (ROOT_KEY, *(key for at in sorted(self.units.own) for key in self.units.keys(at)))
-        return (*(event for key in keys for event in ending.reduce(key)), *ending.ended())
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One of a rank's chunks and what passes through it: a step's first micro-batch, which gathers the weights, the
-    others, and what follows the last."""
-
-    chunk: Chunk
-    first: Micro
-    later: Micro
-    ended: Events
-
-    def of(self, action: Action) -> Micro:
-        """The micro-batch of an action."""
-        return self.later if action.micro_batch else self.first
-
-
-class Edges(NamedTuple):
-    """Lines of hidden states and their gradients, of the buffers that these are received in, of a micro-batch's logits,
-    and of all of them, where the step returns these. `plain`: nothing is received in buffers that stay, outputs are let
-    go of once they are sent, and logits are the loss's own."""
-
-    hidden: int
-    slope: int
-    received: int
-    arrived: int
-    logits: int
-    merged: int | None
-    plain: bool
+        events = tuple(event for key in keys for event in ending.reduce(key))
+        held = ending.input if stays else None
+        if held is None:
+            events = (*events, *ending.ended())
+            return Ended(events, events)
+        left, ending.input = -held - 1, None
+        events = (*events, *ending.ended())
+        at = next(number for number, event in enumerate(events) if event > 0)
+        return Ended(events, (*events[:at], left, *events[at:]))
 
 
 class Rank(NamedTuple):
@@ -165,8 +148,8 @@ class Pipelined(Sharded):
         pieces, named = walk(self.stages.whole, leaves)
         edges, rank = self._edges(pieces), self.stages
         made = tuple(self._stage(*one, (pieces, named)) for one in zip(rank.chunks, rank.units, strict=True))
-        first = _step(rank, made, edges, self._buffers(edges))
-        later = _step(rank, made, edges, ())
+        first = step_of(rank.order, made, edges, self._buffers(edges))
+        later = step_of(rank.order, made, edges, None)
         return lambda again: (later if again else first,)
 
     def _edges(self, pieces: Pieces) -> Edges:
@@ -186,11 +169,16 @@ class Pipelined(Sharded):
         plain, version = run.software.framework == PITHTRAIN, run.software.release(NAME)
         dtype = run.setting.weights if holds(Change.LOSS_CASTS, version) else FP32
         logits = book.tensor(Account.LOGITS, "logits of a micro-batch that has run", dims, dtype, STAGES)
+        stays = (not plain and self._keeps(Keeps.OUTPUTS), not plain and self._keeps(Keeps.SLOPES))
         if holds(Change.DROPS_OUTPUTS, version):
-            return Edges(hidden, slope, received, arrived, logits, None, plain)
+            return Edges(hidden, slope, received, arrived, logits, None, plain, stays)
         all_dims = (Axis(Dim.BATCH, dims[0].size * self.count), *dims[1:])
         merged = book.tensor(Account.LOGITS, "logits of all micro-batches", all_dims, dtype, STAGES)
-        return Edges(hidden, slope, received, arrived, logits, merged, plain)
+        return Edges(hidden, slope, received, arrived, logits, merged, plain, stays)
+
+    def _keeps(self, what: Keeps) -> bool:
+        software = self.job.run.software
+        return keeps(what, software.release("torch"), software.release(NAME))
 
     def _buffers(self, edges: Edges) -> Events:
         """What the stages make in the first step."""
@@ -214,53 +202,4 @@ class Pipelined(Sharded):
         first = Waiting(units, self.lines, kept, (True, False))
         made = arranged(own, names, first)
         later = arranged(own, names, Waiting(units, self.lines, kept, (True, False)))
-        return Stage(chunk, made, later, first.last())
-
-
-def _step(rank: Rank, made: tuple[Stage, ...], edges: Edges, buffers: Events) -> Micro:
-    """The segments of one step."""
-    forward, backward = [Segment("forward", buffers)], list[Segment]()
-    last = {one.chunk: one.micro_batch for one in rank.order}
-    for action in rank.order:
-        if action.kind is Kind.WEIGHT:  # counted with the other half
-            continue
-        stage = made[action.chunk]
-        chunk, micro = stage.chunk, stage.of(action)
-        if action.kind is Kind.FORWARD:
-            found = backward if backward else forward
-            found.append(Segment("forward", _entered(chunk, edges)))
-            found += [one._replace(moment="forward") for one in micro.forward]
-            found.append(Segment("forward", (-edges.hidden - 1,) * (edges.plain and not chunk.loss)))
-            continue
-        arrived = (edges.slope + 1,) if edges.plain else (-edges.arrived - 1, edges.slope + 1)
-        backward.append(Segment("backward", () if chunk.loss else arrived))
-        backward += micro.backward
-        ended = stage.ended if action.micro_batch == last[action.chunk] else ()
-        backward.append(Segment("backward", (*_left(chunk, micro, edges), *ended)))
-    if edges.merged is not None and any(one.loss for one in rank.chunks):
-        kept = (-edges.logits - 1,) * (1 + max(last.values()))
-        backward.append(Segment("backward", (edges.merged + 1, *kept, -edges.merged - 1)))
-    products = {events: at for one in made for micro in (one.first, one.later) for events, at in micro.products.items()}
-    return Micro(tuple(forward), tuple(backward), (), products, ())
-
-
-def _entered(chunk: Chunk, edges: Edges) -> Events:
-    """What is received is the stage's input; the last stage's logits will be kept."""
-    if edges.plain:
-        return () if chunk.embedding else (edges.hidden + 1,)
-    received = () if chunk.embedding else (-edges.received - 1, edges.hidden + 1)
-    return (*received, edges.logits + 1) if chunk.loss else received
-
-
-def _left(chunk: Chunk, micro: Micro, edges: Edges) -> Events:
-    """After a backward: the output or what names the loss is let go, the input's gradient is sent."""
-    out: Events
-    if edges.plain:
-        out = tuple(-line - 1 for line in micro.named) if chunk.loss else ()
-        return out if chunk.embedding else (*out, -edges.slope - 1)
-    if chunk.loss:
-        names = (*micro.named, *((edges.logits,) if edges.merged is None else ()))
-        out = tuple(-line - 1 for line in names)
-    else:
-        out = (-edges.hidden - 1, edges.arrived + 1)
-    return out if chunk.embedding else (*out, -edges.slope - 1, edges.received + 1)
+        return Stage(chunk, made, later, first.last(self._keeps(Keeps.REDUCED)))

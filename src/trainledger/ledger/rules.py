@@ -21,7 +21,6 @@ from trainledger.ledger import (
     experts_permuted,
     experts_torchtitan,
     fused_lora,
-    group_router,
     latent,
     layers,
     mega_moe,
@@ -29,12 +28,12 @@ from trainledger.ledger import (
     norms,
     prompts,
     rotary,
+    rules_chosen,
     rules_liger,
     rules_megatron,
     rules_parallel,
     rules_te,
     rules_torchtitan,
-    sinks,
     tiled,
 )
 from trainledger.ledger.activations import activation
@@ -127,7 +126,7 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
         case p.Prompts():
             return layers.prompted(f, op.spec, ins[0])
         case p.GroupRouter() | p.BestRouter() | p.ClampedExperts():
-            return _chosen(f, op.spec, ins)
+            return rules_chosen.apply(f, op.spec, ins)
         case p.Pairs() | p.Concat() | p.FilledKeys():
             return _latent(f, op.spec, ins, dims)
         case p.Router() | p.Experts() | p.Looped():
@@ -147,16 +146,6 @@ def _megatron(f: Frame, op: Op, ins: list[int]) -> list[int]:
     if rules_megatron.mega_of(f).engine is None:
         return rules_megatron.apply(f, op, ins)
     return rules_te.apply(f, op, ins)
-
-
-def _chosen(f: Frame, spec: p.GroupRouter | p.BestRouter | p.ClampedExperts, ins: list[int]) -> list[int]:
-    """Routers and experts of DeepSeek and gpt-oss."""
-    if isinstance(spec, p.GroupRouter):
-        return group_router.router(f.tape, spec, ins[0], f.need(spec.weight))
-    if isinstance(spec, p.BestRouter):
-        return sinks.router(f.tape, spec, ins[0], f.need(spec.weight), f.need(spec.bias))
-    weights = (f.need(spec.gate_up), f.need(spec.gate_up_bias), f.need(spec.down), f.need(spec.down_bias))
-    return [sinks.experts(f.tape, ins, weights)]
 
 
 def _latent(f: Frame, spec: p.Pairs | p.Concat | p.FilledKeys, ins: list[int], dims: Dims) -> list[int]:

@@ -1,7 +1,7 @@
 """torchtitan's own modules on a tape: torch.nn.RMSNorm by release of PyTorch, and rotary embeddings.
 
 Sources: aten/src/ATen/native/layer_norm.cpp, rms_norm_symint (v2.4 to v2.13); torchtitan/models/llama/model.py and
-experiments/qwen3/model/model.py, apply_rotary_emb (2024-03 to 2025-09).
+experiments/qwen3/model/model.py, apply_rotary_emb (2024-03 to 2025-09); models/gpt_oss/model.py (1690e0aea).
 """
 
 from __future__ import annotations
@@ -53,3 +53,16 @@ def keys(t: Tape, own: int, shared: int, dims: Dims) -> int:
     """Keys of every head: its own part beside the part that all heads share, which backward sums over the heads."""
     wide = t.run(Prim("expand", (shared,), (t.alias(shared, (*dims[:-1], t.dims[shared][-1])),), (), aten.GRAD0, ()))
     return aten.cat(t, [own, wide], dims, "keys")
+
+
+def sunk(t: Tape, out: int, sinks: int) -> int:
+    """Attention's result times the share that its head's sink leaves: sigmoid of the logsumexp less the sink."""
+    made = next(prim for prim in reversed(t.prims) if out in prim.outs)
+    lse = made.outs[made.outs.index(out) + 1]
+    t.grad[lse] = t.grad[out] or t.grad[sinks]
+    less = aten.sub(t, lse, sinks)
+    share = aten.unary(t, "sigmoid", less, saves_out=True)
+    t.end([less])
+    return aten.mul(
+        t, out, aten.view(t, aten.to(t, share, t.dtype[out]), (*t.dims[out][:-1], Axis(Dim.ONE, 1))), "scaled"
+    )

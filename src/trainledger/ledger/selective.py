@@ -15,7 +15,7 @@ from trainledger.ledger.blocks import Behind, Walked, Walker
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.inductor import needed_again
 from trainledger.ledger.rules_parallel import SCATTERED
-from trainledger.ledger.tape import EXTERNAL, PRODUCTS, Tape
+from trainledger.ledger.tape import EXTERNAL, PRODUCTS, UNLISTED, Tape
 from trainledger.ledger.visits import Visits
 from trainledger.ledger.walk import (
     Events,
@@ -45,7 +45,7 @@ def kept_by_policy(frame: Frame) -> tuple[int, ...]:
     found: list[int] = []
     count = 0
     for at, prim in enumerate(tape.prims):
-        if prim.kind in PRODUCTS:
+        if prim.kind in PRODUCTS and prim.kind != UNLISTED:
             count += 1
             found += [at] if count % SAVED.every else []
         elif prim.kind in kinds:

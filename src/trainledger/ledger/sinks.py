@@ -47,8 +47,9 @@ def _largest(t: Tape, x: int, dims: Dims) -> int:
     return t.run(Prim("max", (x,), (out, place), (place,) if grad else (), aten.GRAD0, ()))
 
 
-def router(t: Tape, spec: p.BestRouter, x: int, weight: int, bias: int) -> list[int]:
+def best_router(t: Tape, spec: p.BestRouter, x: int, weights: tuple[int, int]) -> list[int]:
     """Logits, the scores of the chosen experts, and their numbers."""
+    weight, bias = weights
     slots = (*t.dims[x][:-1], Axis(Dim.SLOTS, spec.top_k))
     logits = nn.flat_linear(t, x, (*t.dims[x][:-1], t.dims[weight][0]), weight, bias)
     grad = t.grad[logits]
@@ -59,8 +60,9 @@ def router(t: Tape, spec: p.BestRouter, x: int, weight: int, bias: int) -> list[
     return [logits, scores, chosen]
 
 
-def experts(t: Tape, ins: list[int], weights: tuple[int, int, int, int]) -> int:
-    """The sum over each token's experts, weighed by their scores, in the hidden state's dtype."""
+def clamped(t: Tape, ins: list[int], *weights: int) -> int:
+    """The sum over each token's experts, weighed by their scores, in the hidden state's dtype; `weights`: of gate and
+    up, of down, each with its biases."""
     x, scores, chosen = ins
     gate_up, gate_up_bias, down, down_bias = weights
     o = sorted_tokens(t, x, scores, chosen, t.dims[gate_up][:1])
@@ -68,7 +70,7 @@ def experts(t: Tape, ins: list[int], weights: tuple[int, int, int, int]) -> int:
     wide, hidden = t.dims[gate_up][-1], t.dims[x][-1]
     first = taken(t, gate_up_bias, o.order, (*slots, wide), "biases by expert")
     both = _biased(t, o, o.rows, (gate_up, first), (*slots, wide))
-    made = _gated(t, both, (*slots, t.dims[down][1]))
+    made = gated(t, both, (*slots, t.dims[down][1]))
     t.end([both])
     second = taken(t, down_bias, o.order, (*slots, hidden), "biases by expert")
     t.end([first])
@@ -84,7 +86,7 @@ def _biased(t: Tape, o: Order, x: int, by: tuple[int, int], dims: Dims) -> int:
     return aten.add_into(t, grouped(t, x, weight, o.ends, dims), bias)
 
 
-def _gated(t: Tape, both: int, dims: Dims) -> int:
+def gated(t: Tape, both: int, dims: Dims) -> int:
     """(up + 1) x gate x sigmoid(a gate) of the clamped halves."""
     gate, up = aten.part(t, both, dims), aten.part(t, both, dims)
     low = _clamped(t, gate, 1)

@@ -21,7 +21,9 @@ from trainledger.model.program import Weight
 EXTERNAL = -1
 WORDS, TOKENS = Dim.VOCAB, (Dim.SEQUENCE, Dim.TOKENS)
 SCALED = "scaled_mm"  # a product of factors in 8 bits
-PRODUCTS = frozenset({"linear", "bmm", SCALED})  # primitives that run cuBLAS: a thread's first one takes a workspace
+UNLISTED = "scaled_mm of another name"  # likewise, which torchtitan's policy does not know
+# primitives that run cuBLAS: a thread's first one takes a workspace
+PRODUCTS = frozenset({"linear", "bmm", SCALED, UNLISTED})
 
 
 class Code(IntEnum):

@@ -96,9 +96,9 @@ class Scales(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Low:
-    """A product whose factors are cast to 8 bits: their dtype, their scales; `gathered`: the weight comes cast;
+    """A product whose factors are cast to 8 or 4 bits: their dtype, their scales; `gathered`: the weight comes cast;
     `again`: it is cast once more in backward, and kept as it is; `early`: the input is kept cast; `kernels`: each cast
-    is one kernel in eager mode too."""
+    is one kernel in eager mode too; `listed`: policies of selective recompute know the product."""
 
     dtype: DType
     scales: Scales
@@ -106,6 +106,7 @@ class Low:
     again: bool
     early: bool
     kernels: bool
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from trainledger.model.program import (
     Attention,
     Block,
     Buffer,
+    ClampedExperts,
     Experts,
     GroupRouter,
     Join,
@@ -29,18 +30,25 @@ from trainledger.model.program import (
     Norm,
     NormKind,
     Op,
+    Pairs,
     Repeat,
     Role,
     Rope,
     Router,
     Scales,
+    Turn,
     View,
     Weight,
 )
+from trainledger.model.torchtitan_qkv import fused
+from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
+LOGITS = "router_logits"
 WAVES = ("cos", "sin")
 LATENT = ("deepseek_v3",)  # families whose attention goes through latents
+GROUPED = ("llama", "qwen3", "qwen3_moe")  # families with attention over grouped heads
+SUNK = ("gpt_oss",)  # families whose attention has sinks, and whose experts have biases
 COMPLEX = ("llama", *LATENT)  # families whose table is of complex numbers
 
 
@@ -62,7 +70,7 @@ def written(model: Model, plan: Plan) -> Model:
         found = f"found {model.family!r} with {NAME}"
         raise InputError([Problem("model.model_type", found, f"{known} can be estimated so far")])
     version = plan.stack.versions.get(NAME, "")
-    routed = any(isinstance(op.spec, Experts) for block in model.blocks for op in block.ops)
+    routed = any(isinstance(op.spec, Experts | ClampedExperts) for block in model.blocks for op in block.ops)
     if routed and not _knows(model, version):
         early, late = ROWS[Change.PERMUTES], ROWS[Change.SCATTERS]
         found = f"found experts of {model.family} with {NAME} {version}"
@@ -75,6 +83,8 @@ def written(model: Model, plan: Plan) -> Model:
         low=_low(plan),
     )
     blocks = tuple(rewritten(block, style) for block in model.blocks)
+    if holds(Change.FUSED_QKV, version) and model.family in GROUPED and degrees(plan).tp == 1:
+        blocks = tuple(fused(block) for block in blocks)
     head = replace(model.head, ops=tuple(_normed(op, style) for op in model.head.ops))
     turned = model.rotary.dim if model.rotary else 0
     table = Buffer("freqs_cis" if style.join is Join.COMPLEX else "rope_cache", _table(turned, plan, style), FP32)
@@ -83,7 +93,8 @@ def written(model: Model, plan: Plan) -> Model:
 
 
 def _knows(model: Model, version: str) -> bool:
-    return holds(Change.PERMUTES, version) or (holds(Change.SCATTERS, version) and model.family not in LATENT)
+    permuted = holds(Change.PERMUTES, version) and model.family not in SUNK
+    return permuted or (holds(Change.SCATTERS, version) and model.family not in LATENT)
 
 
 def _low(plan: Plan) -> Low | None:
@@ -99,9 +110,11 @@ def _low(plan: Plan) -> Low | None:
         dtype=DTYPES[plan.precision.compute],
         scales=scales,
         gathered=bool(given and given.all_gather),
-        again=scales is not Scales.TENSOR or prototype or bool(given and given.force_recompute_weight_in_bwd),
-        early=prototype and plan.stack.recompute.kind == "none",
+        again=not row.keeps
+        and (scales is not Scales.TENSOR or prototype or bool(given and given.force_recompute_weight_in_bwd)),
+        early=row.keeps or (prototype and plan.stack.recompute.kind == "none"),
         kernels=prototype or row.kernels,
+        listed=row.listed,
     )
 
 
@@ -147,6 +160,9 @@ def _ops(op: Op, style: Style) -> Iterator[Op]:
         yield replace(op, spec=replace(spec, join=style.join))
         if style.repeats:
             yield from (Op("self_attn", Repeat(op.dims[0].size), (one,), (one,), op.dims) for one in ("k", "v"))
+    elif isinstance(spec, Pairs) and spec.turn is Turn.HALVES:  # by one table of fp32
+        width = op.dims[-1].size if op.dims else 0
+        yield replace(op, spec=Rope(width, width, join=style.join))
     elif isinstance(spec, Attention):
         keys = spec.heads if style.repeats else spec.kv_heads
         yield replace(op, spec=replace(spec, kv_heads=keys, window=0, head_first=False))
@@ -154,6 +170,8 @@ def _ops(op: Op, style: Style) -> Iterator[Op]:
         yield replace(op, spec=View())
     elif isinstance(spec, GroupRouter):
         yield replace(op, spec=Router(replace(spec.weight, dtype=None), spec.top_k, False, True))
+    elif isinstance(spec, ClampedExperts):  # no layer names the weights of attention
+        yield replace(op, drop=tuple(name for name in op.drop if name in op.ins or name == LOGITS))
     elif isinstance(spec, Experts):
         gate, up = _halves(spec.gate_up)
         yield replace(op, spec=replace(spec, gate_up=gate, up=up))

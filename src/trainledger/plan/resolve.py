@@ -10,7 +10,8 @@ from trainledger.facts.default_row import Absent, DefaultRow, Follows, Given, Of
 from trainledger.facts.default_words import FORMAT
 from trainledger.facts.defaults import DEFAULTS
 from trainledger.facts.names import CHECKPOINT_DTYPES
-from trainledger.facts.torchtitan import NIGHTLIES, dated_torch
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan_days import NIGHTLIES, dated_torch, day_of, last_day
 from trainledger.facts.versions import at_least
 from trainledger.plan.degrees import accumulation, degrees
 from trainledger.plan.megatron_keys import megatron_keys
@@ -75,9 +76,20 @@ def _derived(plan: Plan, data: dict[str, Any]) -> list[Default]:
     if dated:
         why = f"what PyTorch's main branch was on the day of {plan.stack.versions['torch']}"
         found.append(Default("stack.versions.torch", dated, why, NIGHTLIES[0].source))
+    found += _bounded(plan)
     for default in found:
         _set(data, default.path, default.value)
     return found
+
+
+def _bounded(plan: Plan) -> list[Default]:
+    """torchtitan of the last day that a build of PyTorch's main branch can be of, where the plan names a later one."""
+    version, build = (plan.stack.versions.get(name, "") for name in (TORCHTITAN, "torch"))
+    last = last_day(build)
+    if not (version and last and day_of(version) > last):
+        return []
+    why = f"{version} came after PyTorch's main branch had left {build}"
+    return [Default(f"stack.versions.{TORCHTITAN}", last, why, NIGHTLIES[0].source)]
 
 
 def _applies(row: DefaultRow, data: dict[str, Any]) -> bool:

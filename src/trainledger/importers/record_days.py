@@ -1,0 +1,36 @@
+"""A record that names no release of torchtitan, with the one that its source's words tell: a commit, or a day."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from trainledger.facts.torchtitan import NAME
+from trainledger.facts.torchtitan_days import DOCUMENTS, dated, known
+
+_COMMIT = re.compile(NAME + r" ([0-9a-f]{6,40})(?![0-9a-z])")
+
+
+def with_release(plan: Mapping[str, Any], source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The plan, with `stack.versions.torchtitan` as the source's path or note names it; a plan that names one, or that
+    another framework runs, as it is.
+
+    The code of another day holds other bytes, and a record's run is of the day on which it was printed.
+    """
+    stack = plan.get("stack")
+    versions = stack.get("versions", {}) if isinstance(stack, dict) else None
+    if not isinstance(stack, dict) or not isinstance(versions, dict):
+        return plan
+    version = "" if stack.get("framework") != NAME or NAME in versions else named_in(source)
+    return {**plan, "stack": {**stack, "versions": {**versions, NAME: version}}} if version else plan
+
+
+def named_in(source: Mapping[str, Any]) -> str:
+    """The commit or the day that a source names, or on which its document was written; empty where there is none."""
+    words = " ".join(str(source.get(key) or "") for key in ("path", "note"))
+    commit = _COMMIT.search(words)
+    if commit and known(commit.group(1)):
+        return commit.group(1)
+    written = (one.day for one in DOCUMENTS if (one.repo, one.path) == (source.get("repo"), source.get("path")))
+    return dated(words) or next(written, "")
