@@ -12,6 +12,7 @@ _LAZY = {
     "TraceError": "trainledger.base.problems",
     "TraceResult": "trainledger.api.trace",
     "estimate": "trainledger.api.estimate",
+    "export": "trainledger.api.export",
     "trace": "trainledger.api.trace",
     "tracing": "trainledger.api.trace",
 }

@@ -1,4 +1,5 @@
 from trainledger.api.estimate import estimate as estimate
+from trainledger.api.export import export as export
 from trainledger.api.result import Result as Result
 from trainledger.api.trace import TraceResult as TraceResult
 from trainledger.api.trace import trace as trace

@@ -184,7 +184,7 @@ def test_completion_script(shell: str) -> None:
 
 def test_completion_of_verbs() -> None:
     done = run(_TRAINLEDGER_COMPLETE="complete_bash", COMP_WORDS="trainledger e", COMP_CWORD="1")
-    assert done.stdout.split() == ["estimate", "explain"]
+    assert done.stdout.split() == ["estimate", "explain", "export"]
 
 
 def test_completion_of_a_verb_s_options() -> None:

@@ -101,3 +101,11 @@ def test_an_unknown_tool_and_a_missing_count_are_named() -> None:
     for arguments in (("--as", "accelerat", "--params", "7B"), ("--as", "deepspeed-zero3", "--params", "7B"), ()):
         result = _run(*arguments)
         assert isinstance(result.exception, InputError)
+
+
+def test_another_tools_numbers_of_a_runs_own_files(tmp_path: Path) -> None:
+    path = tmp_path / "axolotl.yaml"
+    path.write_text("base_model: Qwen/Qwen3-0.6B\nsequence_len: 512\nbf16: true\n", encoding="utf-8")
+    result = _run(str(path), "--as", "deepspeed-zero2")
+    assert result.exit_code == 0
+    assert "theirs, not this program's estimate" in result.output

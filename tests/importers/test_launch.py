@@ -1,10 +1,10 @@
-"""How many processes a launcher starts, and what its environment tells the allocator."""
+"""How many processes a launcher starts."""
 
 from __future__ import annotations
 
 import pytest
 
-from trainledger.importers.launch import allocator, launch_of, launched, ranks
+from trainledger.importers.launch import launch_of, launched, ranks
 from trainledger.importers.piece import Piece
 from trainledger.importers.script import Command, parse_script
 
@@ -39,11 +39,3 @@ def test_a_number_that_is_none_is_a_problem(text: str) -> None:
     assert ranks(launch, piece) is None
     assert [one.path for one in piece.problems] == ["parallel.world"]
     assert [word.text for word in rest] == ["x.py"]
-
-
-def test_the_allocators_settings_are_read() -> None:
-    piece = Piece("x", "x")
-    allocator(command("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun x.py").env, piece)
-    (given,) = piece.given.items()
-    assert given[0] == "stack.env.PYTORCH_CUDA_ALLOC_CONF"
-    assert given[1].value == "expandable_segments:True"

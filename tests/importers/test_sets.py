@@ -57,3 +57,17 @@ def test_an_unknown_path_gets_the_nearest_key() -> None:
     plan = io.BytesIO(b"model: {model_type: llama}\nbatch: {micro_batch: 1, sequence: 8}\n")
     with pytest.raises(InputError, match=r"--set batch.acumulation=2: .*Did you mean accumulation\?"):
         read_draft("-", ["batch.acumulation=2"], plan)
+
+
+@pytest.mark.parametrize("name", ["parallel.options.overlap_comm", "stack.env.NCCL_X", "stack.versions.trl"])
+def test_null_leaves_a_name_of_a_free_map_out(name: str) -> None:
+    section, key, last = name.split(".")
+    data = {section: {key: {last: "1", "other": 2}}}
+    assert apply_sets(Document(data, {}), [f"{name}=null"]).data == {section: {key: {"other": 2}}}
+    assert apply_sets(Document({}, {}), [f"{name}=null"]).data == {section: {key: {}}}
+
+
+def test_null_leaves_a_nested_option_out() -> None:
+    data = {"parallel": {"options": {"offload_param": {"device": "cpu", "pin_memory": True}}}}
+    found = apply_sets(Document(data, {}), ["parallel.options.offload_param.device=null"]).data
+    assert found == {"parallel": {"options": {"offload_param": {"pin_memory": True}}}}

@@ -62,3 +62,24 @@ def test_an_array_in_a_quoted_value_is_one_text() -> None:
 @given(st.text(alphabet="if thenlsf[]=$A\"'1;&|\n-zqx \\<", max_size=80))
 def test_any_text_is_read(text: str) -> None:
     parse_script(text, "f", {"A": "1"})
+
+
+@pytest.mark.parametrize(
+    "text, last",
+    [
+        ("( cd d; python a.py --x $((3 + 1)) )", ("python", "a.py", "--x", "4")),
+        ("(cd d && python a.py --x $((3)))", ("python", "a.py", "--x", "3")),
+        ("(python a.py --x 1 > log.txt) 2>&1 | tee all.txt &", ("python", "a.py", "--x", "1")),
+        ("(\ncd d\npython a.py --x 1\n)", ("python", "a.py", "--x", "1")),
+        ("(A=3; python a.py --x $A)", ("python", "a.py", "--x", "3")),
+        ("((cd d); python a.py --x 1)", ("python", "a.py", "--x", "1")),
+        ('(python a.py --x "(b)" --y f(1))', ("python", "a.py", "--x", "(b)", "--y", "f(1)")),
+        ("python a.py --freq ([0]*3+[1]*2) --x 1", ("python", "a.py", "--freq", "([0]*3+[1]*2)", "--x", "1")),
+        ("F=${F:-([0]*3+[1]*2)}\npython a.py --freq $F", ("python", "a.py", "--freq", "([0]*3+[1]*2)")),
+        ("run() { python a.py --x 1; }", ("python", "a.py", "--x", "1")),
+    ],
+)
+def test_a_subshells_brackets_are_no_part_of_its_words(text: str, last: tuple[str, ...]) -> None:
+    found = [one.texts for one in parse_script(text, "s.sh", {}).commands if "a.py" in one.texts]
+    assert [one for one in found if one[0] == "python"] == [last]
+    assert not any("tee" in one or "(" in one[0] for one in found)

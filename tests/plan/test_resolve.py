@@ -128,3 +128,12 @@ def test_torchtitans_script_for_one_node_sets_expandable_segments() -> None:
     assert titan(**versions(torchtitan="40f8fd007957")).stack.allocator == {}
     assert titan(env={"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}).stack.allocator == {}
     assert titan(allocator={"expandable_segments": False}).stack.allocator == {"expandable_segments": False}
+
+
+@pytest.mark.parametrize(
+    "precision", [{"weights": "fp8"}, {"weights": "bf16", "compute": "fp8"}, {"weights": "fp32", "compute": "mxfp8"}]
+)
+def test_gradients_do_not_follow_into_8_bits(precision: dict[str, Any]) -> None:
+    found = resolved(precision=precision, parallel={"strategy": "fsdp2", "world": 4}).precision
+    assert found.gradients in ("fp32", "bf16")
+    assert found.reduce in ("fp32", "bf16", None)

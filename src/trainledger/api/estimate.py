@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainledger.answer.estimate import estimate as answer_of
@@ -12,29 +12,38 @@ from trainledger.api.result import Result
 from trainledger.base.problems import InputError, Problem
 from trainledger.importers.document import Document
 from trainledger.importers.draft import Draft
-from trainledger.importers.plan_file import draft_of, read_draft
+from trainledger.importers.outside import read_any
+from trainledger.importers.plan_file import draft_of
 from trainledger.importers.sets import apply_sets
 
+Given = Mapping[str, Any] | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-def estimate(plan: Mapping[str, Any] | str | os.PathLike[str], **sets: Any) -> Result:
-    """The estimate of a plan: its keys as a mapping, or the path of a file in YAML or JSON.
+
+def estimate(plan: Given, **sets: Any) -> Result:
+    """The estimate of a plan: its keys as a mapping, the path of a file, or the paths of a run's own files together.
 
     `sets` changes keys, two underscores for each dot: `batch__micro_batch=2`. Raises InputError with every problem.
     """
-    changes = [_change(name, value) for name, value in sets.items()]
-    draft = _draft(plan, changes)
+    draft = draft_from(plan, changed(sets))
     return Result(answer_of(draft.plan), draft)
 
 
-def _draft(plan: Mapping[str, Any] | str | os.PathLike[str], changes: list[str]) -> Draft:
+def changed(sets: Mapping[str, Any]) -> list[str]:
+    """Changes as `--set` has them. Raises InputError for a value that no plan holds."""
+    return [_change(name, value) for name, value in sets.items()]
+
+
+def draft_from(plan: Given, changes: list[str]) -> Draft:
+    """The draft of a plan's keys, or of files. Raises InputError with every problem."""
     if isinstance(plan, Mapping):
         return draft_of(apply_sets(Document(_copied(plan), {}), changes))
+    paths = plan if isinstance(plan, list | tuple) else (plan,)
     try:
-        path = os.fspath(plan)
+        named = [os.fspath(path) for path in paths]
     except TypeError:
         found = f"found a value of type {type(plan).__name__}"
         raise InputError([Problem("plan", found, "a mapping of keys, or the path of a file, is needed")]) from None
-    return read_draft(path, changes)
+    return read_any(named, changes)
 
 
 def _copied(value: Any) -> Any:

@@ -99,7 +99,7 @@ def _quick(draft: Draft, units: str, gate: str, as_json: bool) -> int:
         from trainledger.show.table import screen_of, write
         from trainledger.show.thumb import sections
 
-        write(sections(answer, units), screen_of())
+        write(sections(answer, units, draft), screen_of())
     return code
 
 

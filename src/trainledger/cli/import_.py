@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from trainledger.cli.output import FORCE_HELP, OUTPUT_HELP
-from trainledger.cli.sources import Env, Files, Sets, Versions, read_files
+from trainledger.cli.sources import Env, Files, Sets, Versions, read_files, told
 
 
 def import_(
@@ -27,5 +27,5 @@ def import_(
     check_output(output, force)
     from trainledger.show.plan_text import plan_text
 
-    draft = read_files(files, sets, env, versions)
+    draft = told(read_files(files, sets, env, versions))
     write_output(output, plan_text(draft.plan, draft))

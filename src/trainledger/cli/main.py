@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "trace": "The same ledger from real code, a plan's or your own; no GPU.",
     "explain": "One account of the ledger, each line with its source.",
     "import": "The run's own files as a plan, each key with its origin.",
+    "export": "The plan as files of DeepSpeed, Axolotl, Megatron-LM, ...",
     "layout": "Where one rank's parameters lie, range by range.",
     "states": "Bytes per parameter and per rank, by recipe.",
     "models": "The model catalogue: names, parameter counts, sources.",

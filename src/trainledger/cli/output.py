@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainledger.base.problems import InputError, Problem
@@ -19,6 +20,33 @@ def check_output(path: str, force: bool) -> None:
         raise InputError([Problem("-o", f"found {path!r}", "a file in a folder that is there is needed")])
     if target.exists() and not force:
         raise InputError([Problem("-o", f"{path} is there already", "it is not written over", "Add --force.")])
+
+
+def check_outputs(folder: str, names: Sequence[str], force: bool) -> None:
+    """Raise InputError where one of several files is there already and is not to be written over, or where their
+    folder is missing."""
+    base = Path(folder or ".")
+    if not base.is_dir():
+        raise InputError([Problem("-o", f"{folder}: no such folder", "a file in a folder that is there is needed")])
+    there = [str(Path(base, name)) for name in names if (Path(base, name)).exists()]
+    wrong = [name for name in there if Path(name).is_dir()] or (there if not force else [])
+    if wrong:
+        raise InputError(
+            [Problem("-o", f"{one} is there already", "it is not written over", "Add --force.") for one in wrong]
+        )
+
+
+def write_outputs(folder: str, files: Sequence[tuple[str, str]]) -> None:
+    """Write several files, by name, into a folder. Raises InputError where one cannot be written."""
+    for name, text in files:
+        path = Path(folder or ".", name)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(
+                [Problem("-o", f"{path}: {error.strerror}", "a file that can be written is needed")]
+            ) from None
 
 
 def write_output(path: str, text: str) -> None:

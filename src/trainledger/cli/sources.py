@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +38,15 @@ def read_files(
     if problems:
         raise InputError(problems)
     return read_any(files, sets or (), variables, releases)
+
+
+def told(draft: Draft) -> Draft:
+    """The draft, with its files' unknown keys named on standard error: for verbs that show no verdict beside them."""
+    from trainledger.show.doubts import unknown
+
+    for one in draft.unknown:
+        print(unknown(one), file=sys.stderr)
+    return draft
 
 
 def pairs(option: str, mark: str, given: Sequence[str] | None, problems: list[Problem]) -> dict[str, str]:

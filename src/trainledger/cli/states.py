@@ -15,12 +15,13 @@ RECIPE_HELP = "A recipe by name; may be given several times. All recipes where l
 UNITS_HELP = "Unit of sizes on a rank and on disk: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB."
 
 
+FILES_HELP = "For --as: a plan, or the run's own files together."
 AS_HELP = "What another tool prints: deepspeed-zero2, deepspeed-zero3, accelerate (a plan is needed)."
 LARGEST_HELP = "Parameters of the largest module, where no plan says so (deepspeed-zero3)."
 
 
 def states(
-    plan: Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan, for --as.")] = "",
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE...]", help=FILES_HELP)] = None,
     params: Annotated[str, typer.Option("--params", help="Unique parameters: 7B, 5e12, 8030261248.")] = "",
     recipe: Annotated[list[str] | None, typer.Option("--recipe", help=RECIPE_HELP)] = None,
     ranks: Annotated[str, typer.Option("--ranks", "--dp", help="Data-parallel ranks, d.")] = "1",
@@ -37,7 +38,7 @@ def states(
     from trainledger.base.problems import InputError
 
     if tool:
-        _as_tool(tool, (plan, params, ranks), (release, largest, per_node), (units, as_json))
+        _as_tool(tool, files or [], (params, ranks), (release, largest, per_node), (units, as_json))
         return
     counts, problems = _counts({"params": params, "ranks": ranks})
     names = tuple(recipe or ())
@@ -58,23 +59,25 @@ def states(
         print(line)
 
 
-def _as_tool(tool: str, given: tuple[str, str, str], more: tuple[str, str, str], view: tuple[str, bool]) -> None:
+def _as_tool(
+    tool: str, files: list[str], given: tuple[str, str], more: tuple[str, str, str], view: tuple[str, bool]
+) -> None:
     from trainledger.answer.theirs import PACKAGE, Counted, counted, theirs
     from trainledger.base.problems import InputError
 
-    (plan, params, ranks), (release, largest, per_node), (units, as_json) = given, more, view
+    (params, ranks), (release, largest, per_node), (units, as_json) = given, more, view
     texts = {"ranks": ranks, **{key: text for key, text in (("largest", largest), ("per-node", per_node)) if text}}
-    counts, problems = _counts(texts if plan else {**texts, "params": params})
+    counts, problems = _counts(texts if files else {**texts, "params": params})
     problems.extend(_unit_problems(units))
     if problems:
         raise InputError(problems)
     found = None
-    if plan:
-        from trainledger.importers.plan_file import read_draft
+    if files:
+        from trainledger.cli.sources import read_files, told
         from trainledger.model.build import build
         from trainledger.plan.degrees import degrees
 
-        found = read_draft(plan, ()).plan
+        found = told(read_files(files, None, None, None)).plan
         world = degrees(found).world
         counts_of = counted(build(found.keys()), world, counts.get("per-node", world))
         release = release or found.stack.versions.get(PACKAGE.get(tool, ""), "")

@@ -110,6 +110,38 @@ AXOLOTL_KEYS: tuple[KeyRow, ...] = (
     *nothing(SCHEMA, _NOTHING.split()),
     *uncounted(SCHEMA, _UNCOUNTED),
 )
+# The Trainer's arguments and the keys that hand them on as they are, in both directions.
+SAME: tuple[tuple[str, str], ...] = (
+    ("optim_args", "optim_args"),
+    ("max_grad_norm", "max_grad_norm"),
+    ("ddp_bucket_cap_mb", "ddp_bucket_cap_mb"),
+    ("ddp_broadcast_buffers", "ddp_broadcast_buffers"),
+    ("ddp_find_unused_parameters", "ddp_find_unused_parameters"),
+    ("neftune_noise_alpha", "neftune_noise_alpha"),
+    ("torch_empty_cache_steps", "torch_empty_cache_steps"),
+)
+BATCH_SAME = (
+    ("per_device_train_batch_size", "micro_batch_size"),
+    ("gradient_accumulation_steps", "gradient_accumulation_steps"),
+)
+ADAPTER_SAME = (
+    ("lora_dropout", "lora_dropout"),
+    ("lora_modules_to_save", "lora_modules_to_save"),
+    ("use_dora", "peft_use_dora"),
+)
+LIGER = (  # Liger's kernels by the Trainer's names, and the keys that turn each on
+    ("rope", ("liger_rope",)),
+    ("rms_norm", ("liger_rms_norm",)),
+    ("swiglu", ("liger_glu_activation", "liger_swiglu")),
+    ("cross_entropy", ("liger_cross_entropy",)),
+    ("fused_linear_cross_entropy", ("liger_fused_linear_cross_entropy",)),
+)
+DEGREES = (  # the plan's degrees, and the keys that say them
+    ("parallel.tp", ("tensor_parallel_size",)),
+    ("parallel.cp", ("context_parallel_size", "sequence_parallel_degree")),
+    ("parallel.ep", ("expert_parallel_size",)),
+)
+AXOLOTL_NEWEST = FilledRow("stack.versions.axolotl", "0.18.0", "the newest release that was read", SCHEMA)
 MISTAKEN = {  # keys that people write and Axolotl does not have -> the one it has
     "sequence_length": "sequence_len",
     "max_seq_length": "sequence_len",

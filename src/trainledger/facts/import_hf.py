@@ -15,6 +15,23 @@ LOW, HIGH, EITHER = Direction.LOW, Direction.HIGH, Direction.EITHER
 LENGTHS = (
     "max_length", "max_seq_length", "max_seq_len", "model_max_length", "block_size", "cutoff_len", "seq_length",
 )  # fmt: skip
+# Arguments and the plan's keys that each says, in both directions: whole numbers of 1 or more; options of the plan's
+# stack under the argument's own name, by kind; settings of DDP, without their `ddp_`.
+COUNTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("batch.micro_batch", ("per_device_train_batch_size", "per_gpu_train_batch_size")),
+    ("batch.accumulation", ("gradient_accumulation_steps",)),
+    ("batch.sequence", LENGTHS),
+    ("stack.options.torch_empty_cache_steps", ("torch_empty_cache_steps",)),
+)
+FLAGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    *(
+        (f"stack.options.{name}", (name,))
+        for name in "packing padding_free activation_offloading precompute_ref_log_probs sync_ref_model".split()
+    ),
+    ("stack.options.use_logits_to_keep", ("use_logits_to_keep", "use_num_logits_to_keep")),
+)
+NUMBERS = ("neftune_noise_alpha", "label_smoothing_factor")
+DDP_FLAGS = ("find_unused_parameters", "broadcast_buffers", "static_graph")
 
 TRAINER_KEYS: tuple[KeyRow, ...] = (
     *read(

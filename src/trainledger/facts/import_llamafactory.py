@@ -72,7 +72,7 @@ LLAMAFACTORY_KEYS: tuple[KeyRow, ...] = (
 LLAMAFACTORY_FILLED: tuple[FilledRow, ...] = (
     FilledRow("cutoff_len", 2048, "cutoff_len 2048", HPARAMS, since="0.9.2"),
     FilledRow("cutoff_len", 1024, "cutoff_len 1024", HPARAMS, until="0.9.2"),
-    FilledRow("lora_rank", 8, "lora_rank 8", HPARAMS),
+    FilledRow("lora_r", 8, "lora_rank 8", HPARAMS),
     FilledRow("lora_dropout", 0.0, "lora_dropout 0", HPARAMS),
     FilledRow("lora_target_modules", "all-linear", "lora_target all", HPARAMS),
     FilledRow("gradient_checkpointing", True, "recompute is on unless it is disabled", CHECKPOINTS),
@@ -113,6 +113,13 @@ REENTRANT_OFF = FilledRow(
     "gradient_checkpointing_kwargs", {"use_reentrant": False}, "FSDP2 takes the variant without reentrance", CHECKPOINTS
 )
 FLOAT32 = FilledRow("dtype", "float32", "what is trained is kept in float32 unless pure_bf16", UPCASTS)
+# The Trainer's arguments and LLaMA-Factory's own keys for them, in both directions.
+ADAPTER_SAME: tuple[tuple[str, str], ...] = (
+    ("lora_r", "lora_rank"), ("lora_dropout", "lora_dropout"), ("use_dora", "use_dora"),
+)  # fmt: skip
+OFT_SIZES = (("adapter.r", "oft_rank"), ("adapter.options.oft_block_size", "oft_block_size"))
+BITS_SAME = (("bnb_4bit_quant_type", "quantization_type"), ("bnb_4bit_use_double_quant", "double_quantization"))
+LLAMAFACTORY_NEWEST = FilledRow("stack.versions.llamafactory", "0.9.6", "the newest release that was read", HPARAMS)
 LAST_LAYERS = FilledRow("freeze_trainable_layers", 2, "freeze_trainable_layers 2", HPARAMS)
 FLASH = {"fa2": "flash_attention_2", "fa3": "flash_attention_3", "sdpa": "sdpa", "disabled": "eager", "auto": ""}
 STAGES = {"pt": "pretrain", "sft": "sft", "rm": "reward", "ppo": "ppo", "dpo": "dpo", "kto": "kto"}

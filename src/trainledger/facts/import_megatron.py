@@ -41,6 +41,37 @@ _READ = (
     "--sft --skip-train --use-legacy-models --retro-add-retriever --moe-router-load-balancing-type --cp-comm-type "
     "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
 )
+# Arguments and the model's keys that each says as it is, in both directions.
+SIZES = (
+    ("--max-position-embeddings", "max_position_embeddings"),
+    ("--mtp-num-layers", "num_nextn_predict_layers"),
+)
+SHAPED = (("--position-embedding-type", "position_embedding_type"), ("--normalization", "normalization"))
+DROPOUTS = (("--hidden-dropout", "hidden_dropout"), ("--attention-dropout", "attention_dropout"))
+LATENT_RANKS = (
+    ("--kv-lora-rank", "kv_lora_rank"), ("--qk-head-dim", "qk_nope_head_dim"),
+    ("--qk-pos-emb-head-dim", "qk_rope_head_dim"), ("--v-head-dim", "v_head_dim"),
+)  # fmt: skip
+MODEL_ARGUMENTS = (
+    ("--num-layers", "num_hidden_layers"), ("--hidden-size", "hidden_size"),
+    ("--num-attention-heads", "num_attention_heads"), ("--ffn-hidden-size", "intermediate_size"),
+    ("--kv-channels", "head_dim"), *SIZES, *SHAPED, *DROPOUTS, *LATENT_RANKS, ("--q-lora-rank", "q_lora_rank"),
+    ("--padded-vocab-size", "vocab_size"), ("--num-experts", "num_experts"),
+    ("--moe-router-topk", "num_experts_per_tok"), ("--moe-ffn-hidden-size", "moe_intermediate_size"),
+    ("--moe-shared-expert-intermediate-size", "shared_expert_intermediate_size"),
+)  # fmt: skip
+# Arguments that stand alone, and what the model's keys then say.
+ACTS: tuple[tuple[str, dict[str, object]], ...] = (
+    ("--swiglu", {"hidden_act": "silu", "gated_linear_unit": True}),
+    ("--quick-geglu", {"hidden_act": "quick_gelu", "gated_linear_unit": True}),
+    ("--squared-relu", {"hidden_act": "relu2", "gated_linear_unit": False}),
+)
+SWITCHES: tuple[tuple[str, dict[str, object]], ...] = (
+    ("--disable-bias-linear", {"add_bias_linear": False}),
+    ("--untie-embeddings-and-output-weights", {"tie_word_embeddings": False}),
+    ("--qk-layernorm", {"qk_layernorm": True}),
+)
+FLAGGED: tuple[tuple[str, dict[str, object]], ...] = (*ACTS, *SWITCHES, ("--add-qkv-bias", {"add_qkv_bias": True}))
 _PARALLEL = (
     "--ddp-average-in-collective --ddp-bucket-size --ddp-num-buckets --ddp-pad-buckets-for-high-nccl-busbw "
     "--ddp-param-name-patterns-for-fp32-local-accumulation --decoder-first-pipeline-num-layers "

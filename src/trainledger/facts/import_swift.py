@@ -139,3 +139,4 @@ DTYPES = {
     "fp32": "float32",
 }  # fmt: skip
 BITS = (4, 8)  # that bitsandbytes stores
+SWIFT_NEWEST = FilledRow("stack.versions.ms-swift", "4.6", "the newest release that was read", ARGUMENTS)

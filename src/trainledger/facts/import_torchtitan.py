@@ -20,6 +20,8 @@ DEGREES = (
     "data_parallel_replicate_degree data_parallel_shard_degree tensor_parallel_degree pipeline_parallel_degree "
     "context_parallel_degree expert_parallel_degree expert_tensor_parallel_degree"
 ).split()
+# Degrees and the plan's axes, in both directions.
+AXES = (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"), ("expert", "ep"))
 PLACES = ("parallelism", "training", "experimental")  # sections that degrees stood in, newest first
 MESH_KEYS = (
     *DEGREES,

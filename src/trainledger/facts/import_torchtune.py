@@ -33,11 +33,13 @@ KEYS: tuple[KeyRow, ...] = (
         "fsdp_sharding_strategy fsdp_reshard_after_forward tensor_parallel_dim tensor_parallel_plan "
         "tensor_parallel_plan._component_ context_parallel_dim data_parallel_shard_dim data_parallel_replicate_dim "
         "enable_fp8_training fp8_recipe_name tokenizer.max_seq_len dataset.max_seq_len max_seq_len dataset.packed "
-        "device batch_size gradient_accumulation_steps".split(),
+        "device".split(),
     ),
     *straight(
         RECIPE,
         (
+            ("batch_size", "batch.micro_batch"),
+            ("gradient_accumulation_steps", "batch.accumulation"),
             ("optimizer_in_bwd", "optimizer.in_backward"),
             ("clip_grad_norm", "optimizer.grad_clip"),
         ),
@@ -244,6 +246,11 @@ SPREAD = (
     "fsdp_reshard_after_forward fsdp_sharding_strategy data_parallel_shard_dim data_parallel_replicate_dim"
 ).split()  # keys that distributed recipes alone read
 
+# Keys of distributed recipes and the plan's degrees, in both directions.
+DEGREES = (("tensor_parallel_dim", "tp"), ("context_parallel_dim", "cp"))
+LENGTHS = ("tokenizer.max_seq_len", "dataset.max_seq_len", "max_seq_len")
+
+NEWEST = FilledRow("stack.versions.torchtune", "0.6.1", "the newest release that was read", RECIPE)
 FILLED: tuple[FilledRow, ...] = (
     FilledRow("task", "sft", "torchtune's recipes fine-tune", RECIPE),
     FilledRow("batch.accumulation", 1, "torchtune: gradient_accumulation_steps", RECIPE),

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from trainledger.facts.import_axolotl import AXOLOTL_FILLED, AXOLOTL_KEYS, MISTAKEN, TASKS
+from trainledger.facts.import_axolotl import (
+    AXOLOTL_FILLED,
+    AXOLOTL_KEYS,
+    AXOLOTL_NEWEST,
+    MISTAKEN,
+    TASKS,
+)
 from trainledger.facts.import_bundled import AXOLOTL_BUNDLED
 from trainledger.facts.import_rows import CERTAIN, PERHAPS, Means
 from trainledger.importers.axolotl_model import adapter, attention, kernels, precision, recompute
@@ -47,6 +53,7 @@ def extract(given: Input, context: Context) -> Piece:
     if given.script is not None:
         document, folder, world = _started(given, piece)
     front = FrontEnd(document, AXOLOTL_KEYS, piece, context.versions.get(PACKAGE))
+    front.release(AXOLOTL_NEWEST)
     if not isinstance(document.data, dict) or not front.own.text("base_model"):
         front.needs("base_model", "the model that is trained is needed")
     else:

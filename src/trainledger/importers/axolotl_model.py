@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from trainledger.facts.import_axolotl import (
+    ADAPTER_SAME,
     ANY_DROPOUT,
     ATTENTIONS,
     AXOLOTL_FILLED,
     FSDP2,
     KERNELS_ON,
+    LIGER,
     OFFLOADS,
 )
 from trainledger.facts.option_row import Direction
@@ -35,11 +37,7 @@ def adapter(front: FrontEnd) -> None:
         front.same(("lora_r", "lora_r"))
     else:
         front.needs("lora_r", f"the rank of the {kind} adapter is needed", "Give lora_r.")
-    front.same(
-        ("lora_dropout", "lora_dropout"),
-        ("lora_modules_to_save", "lora_modules_to_save"),
-        ("use_dora", "peft_use_dora"),
-    )
+    front.same(*ADAPTER_SAME)
     front.fill(AXOLOTL_FILLED, "lora_dropout")
     if own.flag("lora_target_linear"):
         front.hand("lora_target_modules", "all-linear", "lora_target_linear")
@@ -134,13 +132,7 @@ def kernels(front: FrontEnd) -> None:
 def _liger(front: FrontEnd) -> None:
     """Liger's kernels, each turned on by a key of its own. The plan has them all or none."""
     own, parts = front.own, {}
-    for argument, names in (
-        ("rope", ("liger_rope",)),
-        ("rms_norm", ("liger_rms_norm",)),
-        ("swiglu", ("liger_glu_activation", "liger_swiglu")),
-        ("cross_entropy", ("liger_cross_entropy",)),
-        ("fused_linear_cross_entropy", ("liger_fused_linear_cross_entropy",)),
-    ):
+    for argument, names in LIGER:
         parts[argument] = bool(own.flag(*names))
     layers = [parts[name] for name in ("rope", "rms_norm", "swiglu")]
     own_keys = ("liger_rms_norm", "liger_glu_activation", "liger_swiglu", "liger_rope", "plugins")

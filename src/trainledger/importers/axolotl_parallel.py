@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainledger.facts.import_axolotl import AXOLOTL_FILLED
+from trainledger.facts.import_axolotl import AXOLOTL_FILLED, DEGREES
 from trainledger.facts.option_row import Direction
 from trainledger.importers.front_end import FrontEnd
 from trainledger.importers.piece import Given
@@ -51,12 +51,7 @@ def fsdp(front: FrontEnd) -> None:
 def degrees(front: FrontEnd, world: Given | None) -> None:
     """Tensor and context parallelism, and over how many ranks FSDP shards and replicates."""
     own, piece = front.own, front.piece
-    named = {
-        "parallel.tp": ("tensor_parallel_size",),
-        "parallel.cp": ("context_parallel_size", "sequence_parallel_degree"),
-        "parallel.ep": ("expert_parallel_size",),
-    }
-    for path, names in named.items():
+    for path, names in DEGREES:
         size = own.whole(*names, least=1)
         if size is not None and size > 1:
             piece.give(path, size, own.where(*names))
@@ -69,7 +64,7 @@ def degrees(front: FrontEnd, world: Given | None) -> None:
     if replicas > 1:
         piece.facts["fsdp.strategy"] = Given("HYBRID_SHARD", own.where("dp_replicate_size"))
     if shard is not None:
-        sizes = {path: int(piece.given[path].value) if path in piece.given else 1 for path in named}
+        sizes = {path: int(piece.given[path].value) if path in piece.given else 1 for path, _ in DEGREES}
         where = own.where("dp_shard_size")
         piece.give("parallel.shard", shard * sizes["parallel.cp"], where)
         piece.give("parallel.dp", shard * replicas, where)

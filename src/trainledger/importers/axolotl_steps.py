@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trainledger.facts.import_axolotl import AXOLOTL_FILLED, OWN_OPTIMIZERS, PADDING
+from trainledger.facts.import_axolotl import AXOLOTL_FILLED, BATCH_SAME, OWN_OPTIMIZERS, PADDING, SAME
 from trainledger.facts.option_row import Direction
 from trainledger.importers.axolotl_model import settled_dtypes
 from trainledger.importers.front_end import FrontEnd
@@ -17,9 +17,9 @@ _EXPRESSION = re.compile(r"[\\^$(){}|?+*\[\]]")  # what a name does not have
 def batch(front: FrontEnd) -> None:
     """Micro-batch, accumulation and length. `batch_size` is the older way to say the accumulation."""
     own = front.own
-    front.same(("per_device_train_batch_size", "micro_batch_size"))
+    front.same(BATCH_SAME[0])
     if own.has("gradient_accumulation_steps"):
-        front.same(("gradient_accumulation_steps", "gradient_accumulation_steps"))
+        front.same(BATCH_SAME[1])
     elif (total := own.whole("batch_size", least=1)) is not None:
         micro = own.whole("micro_batch_size", least=1) or 1
         front.hand("gradient_accumulation_steps", max(1, total // micro), "batch_size")
@@ -59,15 +59,7 @@ def optimizer(front: FrontEnd) -> None:
         front.fill(AXOLOTL_FILLED, "optim")
     targets = own.raw("optim_target_modules")
     front.hand("optim_target_modules", ["all-linear"] if targets == "all_linear" else targets, "optim_target_modules")
-    front.same(
-        ("optim_args", "optim_args"),
-        ("max_grad_norm", "max_grad_norm"),
-        ("ddp_bucket_cap_mb", "ddp_bucket_cap_mb"),
-        ("ddp_broadcast_buffers", "ddp_broadcast_buffers"),
-        ("ddp_find_unused_parameters", "ddp_find_unused_parameters"),
-        ("neftune_noise_alpha", "neftune_noise_alpha"),
-        ("torch_empty_cache_steps", "torch_empty_cache_steps"),
-    )
+    front.same(*SAME)
     front.fill(AXOLOTL_FILLED, "ddp_find_unused_parameters")
     if own.below("trl").flag("use_vllm"):
         front.uncounted("trl.use_vllm", own.where("trl"), Direction.LOW)

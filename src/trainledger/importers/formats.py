@@ -31,6 +31,19 @@ FORMATS: dict[str, str] = {
     "launch script": "launch_script",
 }
 
+# what a plan can be written as -> its module here, which has FRAMEWORK, SUFFIX, sheet(Said, Names) -> Sheet and
+# files(lines, Names, head) -> names and texts
+EMITTERS: dict[str, str] = {
+    "deepspeed": "emit_deepspeed",
+    "accelerate": "emit_accelerate",
+    "axolotl": "emit_axolotl",
+    "llama-factory": "emit_llamafactory",
+    "torchtune": "emit_torchtune",
+    "torchtitan": "emit_torchtitan",
+    "megatron": "emit_megatron",
+    "trl": "emit_trl",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Context:

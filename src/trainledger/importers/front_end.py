@@ -60,6 +60,11 @@ class FrontEnd:
             self.args[row.path] = Given(row.value, f"{DEFAULT}{row.why}")
             self.sources[row.why] = row.source
 
+    def release(self, newest: FilledRow) -> None:
+        """Say which release's defaults hold where none is given: the newest that is known."""
+        if self.version is None:
+            self.piece.fill(newest.path, newest.value, newest.why, newest.source)
+
     def trainer(self) -> None:
         """Hand on every key that is the Trainer's own and not the front end's; list what neither knows."""
         known = (*self.keyed.exact, *TRAINERS)

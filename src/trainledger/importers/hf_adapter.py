@@ -9,6 +9,13 @@ from trainledger.importers.draft import Ignored
 _SWITCH = ("use_peft", "use_lora")
 _RANK = ("lora_r", "lora_rank")
 ALL_LINEAR = "all-linear"
+# Keys of the plan and the arguments that say them, in both directions.
+PLAIN = (("adapter.dropout", "lora_dropout"), ("adapter.options.bias", "lora_bias"))
+TEXTS = (
+    ("adapter.targets", "lora_target_modules"),
+    ("adapter.train_extra", "lora_modules_to_save"),
+    ("adapter.options.target_parameters", "lora_target_parameters"),
+)
 _FP4, _NF4 = "fp4", "nf4"
 
 
@@ -27,22 +34,14 @@ def adapter_keys(given: Arguments, trl: bool) -> None:
     rank = given.whole(*_RANK, least=1)
     if rank is not None:
         piece.give("adapter.r", rank, given.where(*_RANK))
-    dropout = given.number("lora_dropout")
-    if dropout is not None:
-        piece.give("adapter.dropout", dropout, given.where("lora_dropout"))
-    targets = given.texts("lora_target_modules")
-    if targets:
-        value = ALL_LINEAR if targets in ([ALL_LINEAR], ["all_linear"]) else targets
-        piece.give("adapter.targets", value, given.where("lora_target_modules"))
-    extra = given.texts("lora_modules_to_save")
-    if extra:
-        piece.give("adapter.train_extra", extra, given.where("lora_modules_to_save"))
-    parameters = given.texts("lora_target_parameters")
-    if parameters:
-        piece.give("adapter.options.target_parameters", parameters, given.where("lora_target_parameters"))
-    bias = given.text("lora_bias")
-    if bias:
-        piece.give("adapter.options.bias", bias, given.where("lora_bias"))
+    for path, name in PLAIN:
+        value = given.number(name) if path == "adapter.dropout" else given.text(name)
+        if value is not None:
+            piece.give(path, value, given.where(name))
+    for path, name in TEXTS:
+        if texts := given.texts(name):
+            whole = texts in ([ALL_LINEAR], ["all_linear"])
+            piece.give(path, ALL_LINEAR if whole else texts, given.where(name))
     for row in TRL_ADAPTER if trl else ():
         piece.fill(row.path, row.value, row.why, row.source)
 

@@ -11,10 +11,19 @@ FULL, GRADIENTS, NONE, HYBRID, HYBRID_GRADIENTS = (
     "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2",
 )  # fmt: skip
 STRATEGIES = (FULL, GRADIENTS, NONE, HYBRID, HYBRID_GRADIENTS)  # numbered from 1 in old files
+OPTIONS = (
+    "backward_prefetch",
+    "forward_prefetch",
+    "use_orig_params",
+    "limit_all_gathers",
+    "sync_module_states",
+)  # of FSDP1
+WRAPPING = ("auto_wrap_policy", "min_num_params")
 PREFETCH = ("backward_prefetch", "backward_prefetch_policy")
 OFFLOAD = ("offload_params", "cpu_offload")
 LAYERS = ("transformer_layer_cls_to_wrap",)
-_WRAPS = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
+TRANSFORMER_WRAP = "TRANSFORMER_BASED_WRAP"
+_WRAPS = (TRANSFORMER_WRAP, "SIZE_BASED_WRAP", "NO_WRAP")
 
 
 def trainer_fsdp(given: Arguments) -> None:
@@ -66,7 +75,7 @@ def fsdp_keys(inner: Arguments, where: str) -> None:
     prefetch = inner.text(*PREFETCH)
     if prefetch is not None:
         piece.facts["fsdp.backward_prefetch"] = Given(prefetch.upper(), inner.where(*PREFETCH))
-    for name in ("forward_prefetch", "use_orig_params", "limit_all_gathers", "sync_module_states"):
+    for name in OPTIONS[1:]:
         flag = inner.flag(name)
         if flag is not None:
             piece.facts[f"fsdp.{name}"] = Given(flag, inner.where(name))

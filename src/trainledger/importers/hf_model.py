@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from trainledger.base.problems import InputError, Problem
+from trainledger.base.problems import MISSPELT, InputError, Problem, nearest
 from trainledger.facts.import_hf_filled import DTYPE_WORDS
 from trainledger.facts.import_peft import GROUPED, QUANT_METHODS
 from trainledger.facts.import_rows import CERTAIN, LIKELY
 from trainledger.facts.limits import CONFIG_FILE
+from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.facts.names import CHECKPOINT_DTYPES
 from trainledger.importers.arguments import Arguments
+from trainledger.importers.document import Document
+from trainledger.importers.draft import Unknown
 from trainledger.importers.files import read_text
 from trainledger.importers.formats import Context
 from trainledger.importers.hf_config import model_keys
@@ -21,6 +24,11 @@ from trainledger.importers.piece import Given, Piece, Rank
 from trainledger.importers.safetensors import stored_dtype
 
 CONFIG, ADAPTER, INDEX = "config.json", "adapter_config.json", "model.safetensors.index.json"
+# Keys that most types have, beside those with a default of their own.
+SIZES = (
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
+    "vocab_size", "tie_word_embeddings", "torch_dtype", "dtype", "model_type", "architectures", "quantization_config",
+)  # fmt: skip
 HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 
 
@@ -39,17 +47,28 @@ def extract(given: Input, context: Context) -> Piece:
     piece = Piece("model folder" if given.document is None else "model configuration", given.name, rank=Rank.MODEL)
     if given.document is not None:
         _config(piece, given.data, given.name, os.path.dirname(given.name))
+        _misspelt(piece, given.document)
         return piece
     adapter = os.path.join(given.name, ADAPTER)
     if os.path.isfile(adapter):
         piece.files.append((os.path.abspath(adapter), adapter))
     path = os.path.join(given.name, CONFIG)
     if os.path.isfile(path):
-        data = parse_json(read_text(path, CONFIG_FILE, "model"), path).data
-        if not isinstance(data, dict):
+        document = parse_json(read_text(path, CONFIG_FILE, "model"), path)
+        if not isinstance(document.data, dict):
             raise InputError([Problem("model", f"{path} holds no object", "a config.json is an object")])
-        _config(piece, data, path, given.name)
+        _config(piece, document.data, path, given.name)
+        _misspelt(piece, document)
     return piece
+
+
+def _misspelt(piece: Piece, document: Document) -> None:
+    """Keys that differ by a letter or two from one that the model's type has: its configuration may hold any others."""
+    row = MODEL_TYPES.get(str(document.data.get("model_type")))
+    known = {*SIZES, *(name for name, _ in row.defaults)} if row is not None else set()
+    for key in (str(key) for key in document.data if key not in known and not str(key).startswith("_")):
+        if near := nearest(key, known, MISSPELT):
+            piece.unknown.append(Unknown(key, f"{document.where((key,))} {key}", near))
 
 
 def _config(piece: Piece, data: dict[str, Any], path: str, folder: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainledger.base.problems import nearest
-from trainledger.facts.import_hf import LENGTHS, MODEL_KEYS, TRAINER_KEYS
+from trainledger.facts.import_hf import COUNTS, DDP_FLAGS, FLAGS, LENGTHS, MODEL_KEYS, NUMBERS, TRAINER_KEYS
 from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS, ORDINALS
 from trainledger.facts.import_hf_optim import OPTIMS
 from trainledger.facts.import_hf_trl import TRL_KEYS
@@ -50,7 +50,6 @@ def run_piece(piece: Piece, args: Mapping[str, Given], context: Context) -> None
     _precision(given)
     _stack(given)
     _recompute(given)
-    _preferences(given)
     adapter_keys(given, trl)
     quantization_keys(given, trl)
     trainer_fsdp(given)
@@ -106,17 +105,11 @@ def _model(given: Arguments) -> None:
 
 
 def _batch(given: Arguments) -> None:
-    micro = ("per_device_train_batch_size", "per_gpu_train_batch_size")
-    _give(given, "batch.micro_batch", given.whole(*micro, least=1), *micro)
-    steps = "gradient_accumulation_steps"
-    _give(given, "batch.accumulation", given.whole(steps, least=1), steps)
-    _give(given, "batch.sequence", given.whole(*LENGTHS, least=1), *LENGTHS)
+    for path, names in COUNTS:
+        _give(given, path, given.whole(*names, least=1), *names)
     parts = [given.whole(name, least=1) for name in ("max_prompt_length", "max_completion_length")]
     if all(parts) and not given.has(*LENGTHS):  # a prompt and what is generated after it
         _give(given, "batch.sequence", sum(part or 0 for part in parts), "max_completion_length")
-    for name in ("packing", "padding_free"):
-        if given.flag(name):
-            _give(given, f"stack.options.{name}", True, name)
 
 
 def _optimizer(given: Arguments) -> None:
@@ -183,14 +176,13 @@ def _stack(given: Arguments) -> None:
         _give(given, "stack.kernels", ["liger"], *liger)
         if kernels.flag("fused_linear_cross_entropy") is not False and not kernels.flag("cross_entropy"):
             given.piece.facts["run.loss"] = Given("fused-linear", given.where(*liger))
-    every = given.whole("torch_empty_cache_steps", least=1)
-    _give(given, "stack.options.torch_empty_cache_steps", every, "torch_empty_cache_steps")
-    for name in ("neftune_noise_alpha", "label_smoothing_factor"):
+    for name in NUMBERS:
         value = given.number(name)
         if value:
             _give(given, f"stack.options.{name}", value, name)
-    if given.flag("activation_offloading"):
-        _give(given, "stack.options.activation_offloading", True, "activation_offloading")
+    for path, names in FLAGS:
+        if given.flag(*names):
+            _give(given, path, True, *names)
 
 
 def _recompute(given: Arguments) -> None:
@@ -215,22 +207,10 @@ def _recompute(given: Arguments) -> None:
             given.piece.uncounted.append(Uncounted(f"gradient_checkpointing_kwargs.{name}", inner.where(name), way))
 
 
-def _preferences(given: Arguments) -> None:
-    """What preference training adds."""
-    for name in ("precompute_ref_log_probs", "sync_ref_model"):
-        if given.flag(name):
-            _give(given, f"stack.options.{name}", True, name)
-    if given.flag("use_logits_to_keep", "use_num_logits_to_keep"):
-        _give(given, "stack.options.use_logits_to_keep", True, "use_logits_to_keep", "use_num_logits_to_keep")
-
-
 def _ddp(given: Arguments) -> None:
     """DDP's own settings: they count where DDP runs, which is settled later."""
-    for name, option in (
-        ("ddp_find_unused_parameters", "find_unused_parameters"),
-        ("ddp_broadcast_buffers", "broadcast_buffers"),
-        ("ddp_static_graph", "static_graph"),
-    ):
+    for option in DDP_FLAGS:
+        name = f"ddp_{option}"
         flag = given.flag(name)
         if flag is not None:
             given.piece.facts[f"ddp.{option}"] = Given(flag, given.where(name))

@@ -24,7 +24,7 @@ from trainledger.facts.import_rows import FilledRow
 from trainledger.facts.sharding import FIRST, SECOND
 from trainledger.facts.versions import NEWEST
 from trainledger.importers.deepspeed_json import MICRO, ON, STEPS
-from trainledger.importers.hf_fsdp import FULL, GRADIENTS, HYBRID, HYBRID_GRADIENTS, NONE
+from trainledger.importers.hf_fsdp import FULL, GRADIENTS, HYBRID, HYBRID_GRADIENTS, NONE, OPTIONS
 from trainledger.importers.hf_precision import precision
 from trainledger.importers.piece import AUTO, Filled, Given, Piece, Rank
 
@@ -199,13 +199,7 @@ class Joined:
             self.say("parallel.options.fsdp_version", version, where)
             self._hybrid()
         if version == FIRST:
-            for option in (
-                "backward_prefetch",
-                "forward_prefetch",
-                "use_orig_params",
-                "limit_all_gathers",
-                "sync_module_states",
-            ):
+            for option in OPTIONS:
                 if f"fsdp.{option}" in self.facts:
                     place = self.where(f"fsdp.{option}")
                     self.piece.give(f"parallel.options.{option}", self.fact(f"fsdp.{option}"), place)

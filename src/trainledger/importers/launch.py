@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainledger.base.problems import InputError, Problem
-from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS
 from trainledger.facts.import_launch import NODES, PER_NODE, TASKS_PER_NODE
 from trainledger.importers.launch_counts import counted, option_name
 from trainledger.importers.piece import Piece
@@ -85,10 +84,3 @@ def ranks(launch: Launch, piece: Piece) -> tuple[int, str] | None:
         found *= count
     given = launch.per_node or launch.nodes
     return (found, given.where) if given is not None and launch.per_node is not None else None
-
-
-def allocator(env: Mapping[str, Word], piece: Piece) -> None:
-    """What a line's environment tells PyTorch's allocator, said as the plan's own variable."""
-    for name in ALLOCATOR_TEXTS:
-        if name in env and env[name].known and env[name].text:
-            piece.give(f"stack.env.{name}", env[name].text, f"{env[name].where} {name}")

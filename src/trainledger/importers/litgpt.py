@@ -26,10 +26,11 @@ from trainledger.facts.litgpt import KNOWN, NAME
 from trainledger.facts.versions import parse_version
 from trainledger.importers import litgpt_parts as parts
 from trainledger.importers.document import Document
+from trainledger.importers.environment import environment_keys
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
-from trainledger.importers.launch import allocator, only_run
+from trainledger.importers.launch import only_run
 from trainledger.importers.overlay import (
     Change,
     Wanted,
@@ -76,7 +77,7 @@ def extract(given: Input, context: Context) -> Piece:
     if run.config is not None:
         document = config_of(run.config, given, context, WANTED)
     left_to_a_shell(piece, run.changes, _ROWS)
-    allocator(run.env, piece)
+    environment_keys(piece, run.env)
     return once(_read(overlay(document, run.changes), piece, context, run), context)
 
 

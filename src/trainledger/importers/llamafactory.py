@@ -8,13 +8,17 @@ from dataclasses import replace
 from trainledger.base.problems import InputError
 from trainledger.facts.import_bundled import LLAMAFACTORY_BUNDLED
 from trainledger.facts.import_llamafactory import (
+    ADAPTER_SAME,
     BITS,
+    BITS_SAME,
     FLASH,
     LLAMAFACTORY_FILLED,
     LLAMAFACTORY_KEYS,
+    LLAMAFACTORY_NEWEST,
     LOSSES,
     METHODS,
     NO_SEARCH,
+    OFT_SIZES,
     PADDING,
     STAGES,
 )
@@ -62,6 +66,7 @@ def extract(given: Input, context: Context) -> Piece:
     if given.script is not None:
         document, folder, world = _started(given, piece)
     front = FrontEnd(document, LLAMAFACTORY_KEYS, piece, context.versions.get(PACKAGE))
+    front.release(LLAMAFACTORY_NEWEST)
     if front.own.text("model_name_or_path"):
         front.same(("model_name_or_path", "model_name_or_path"))
     else:
@@ -116,12 +121,11 @@ def _adapter(front: FrontEnd) -> None:
     kind = front.word("finetuning_type", METHODS) or "lora"
     if kind == "lora":
         front.args["use_peft"] = Given(True, own.where("finetuning_type", "model_name_or_path"))
-        for argument, name in (("lora_rank", "lora_rank"), ("lora_dropout", "lora_dropout"), ("use_dora", "use_dora")):
-            front.same((argument, name))
+        front.same(*ADAPTER_SAME)
         target = own.texts("lora_target")
         front.hand("lora_target_modules", ["all-linear"] if target == ["all"] else target, "lora_target")
         front.hand("lora_modules_to_save", own.texts("additional_target"), "additional_target")
-        front.fill(LLAMAFACTORY_FILLED, "lora_rank", "lora_dropout", "lora_target_modules")
+        front.fill(LLAMAFACTORY_FILLED, "lora_r", "lora_dropout", "lora_target_modules")
         front.same(("ddp_find_unused_parameters", "ddp_find_unused_parameters"))
         front.fill((NO_SEARCH,))
     elif kind == "oft":
@@ -135,7 +139,7 @@ def _oft(front: FrontEnd) -> None:
     target = own.texts("oft_target") or ["all"]
     piece.give("adapter.kind", "oft", where)
     piece.give("adapter.targets", "all-linear" if target == ["all"] else target, own.where("oft_target") or where)
-    for path, name in (("adapter.r", "oft_rank"), ("adapter.options.oft_block_size", "oft_block_size")):
+    for path, name in OFT_SIZES:
         if size := own.whole(name):
             piece.give(path, size, own.where(name))
 
@@ -153,9 +157,7 @@ def _bits(front: FrontEnd, kind: str) -> None:
         front.hand("load_in_8bit", True, "quantization_bit")
     else:
         front.hand("load_in_4bit", True, "quantization_bit")
-        front.same(
-            ("bnb_4bit_quant_type", "quantization_type"), ("bnb_4bit_use_double_quant", "double_quantization")
-        )  # fmt: skip
+        front.same(*BITS_SAME)
         front.fill(LLAMAFACTORY_FILLED, "bnb_4bit_quant_type", "bnb_4bit_use_double_quant")
 
 

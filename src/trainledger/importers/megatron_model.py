@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from trainledger.base.problems import InputError
+from trainledger.facts.import_megatron import ACTS, DROPOUTS, LATENT_RANKS, SHAPED, SIZES, SWITCHES
 from trainledger.facts.import_megatron_defaults import (
     DEFAULT_TOKENIZER,
     NULL_IS_EXACT,
@@ -56,10 +57,7 @@ def _size(given: Settings, piece: Piece) -> None:
             piece.refuse(names[0], "missing", "every model needs it", fix, piece.name)
         else:
             given.give(f"model.{path}", given.whole(name), name)
-    for name, path in (
-        ("--max-position-embeddings", "max_position_embeddings"),
-        ("--mtp-num-layers", "num_nextn_predict_layers"),
-    ):
+    for name, path in SIZES:
         if given.has(name):
             given.give(f"model.{path}", given.whole(name), name)
 
@@ -82,28 +80,17 @@ def _words(given: Settings) -> None:
     rotary = "--use-rotary-position-embeddings"
     if given.has(rotary):
         given.give("model.position_embedding_type", "rope", rotary)
-    for name, path in (("--position-embedding-type", "position_embedding_type"), ("--normalization", "normalization")):
+    for name, path in SHAPED:
         if given.has(name) and not (given.has(rotary) and "position" in path):
             given.give(f"model.{path}", given.text(name), name)
-    for name, act, gated in (
-        ("--swiglu", "silu", True),
-        ("--quick-geglu", "quick_gelu", True),
-        ("--squared-relu", "relu2", False),
-    ):
-        if given.has(name):
-            given.give("model.hidden_act", act, name)
-            given.give("model.gated_linear_unit", gated, name)
-    if given.has("--disable-bias-linear"):
-        given.give("model.add_bias_linear", False, "--disable-bias-linear")
+    for name, said in (*ACTS, *SWITCHES):
+        for path, value in said.items() if given.has(name) else ():
+            given.give(f"model.{path}", value, name)
     if given.has("--add-qkv-bias"):
         _query_bias(given)
-    if given.has("--untie-embeddings-and-output-weights"):
-        given.give("model.tie_word_embeddings", False, "--untie-embeddings-and-output-weights")
-    if given.has("--qk-layernorm"):
-        given.give("model.qk_layernorm", True, "--qk-layernorm")
-    for name in ("hidden-dropout", "attention-dropout"):
-        if given.values.get(f"--{name}") is not None:
-            given.give(f"model.{name.replace('-', '_')}", given.number(f"--{name}"), f"--{name}")
+    for name, path in DROPOUTS:
+        if given.values.get(name) is not None:
+            given.give(f"model.{path}", given.number(name), name)
 
 
 def _query_bias(given: Settings) -> None:
@@ -118,10 +105,8 @@ def _attention(given: Settings) -> None:
     """Heads, or latents."""
     heads = given.whole("--num-attention-heads") if given.has("--num-attention-heads") else None
     if given.has("--multi-latent-attention"):
-        for name, path, size in (
-            ("--kv-lora-rank", "kv_lora_rank", SHAPES.kv_rank), ("--qk-head-dim", "qk_nope_head_dim", SHAPES.straight),
-            ("--qk-pos-emb-head-dim", "qk_rope_head_dim", SHAPES.turned), ("--v-head-dim", "v_head_dim", SHAPES.value),
-        ):  # fmt: skip
+        sizes = (SHAPES.kv_rank, SHAPES.straight, SHAPES.turned, SHAPES.value)
+        for (name, path), size in zip(LATENT_RANKS, sizes, strict=True):
             if given.has(name):
                 given.give(f"model.{path}", given.whole(name), name)
             else:

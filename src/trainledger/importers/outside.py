@@ -20,6 +20,7 @@ from trainledger.importers.plan_file import draft_of
 from trainledger.importers.sets import apply_sets
 
 PLAN_KEYS = ("model", "batch")  # what every plan has
+WORLD = "parallel.world"
 PARTS = ("model", "batch", "precision", "optimizer", "parallel", "stack", "adapter", "quantization", "task", "device")
 
 
@@ -96,12 +97,12 @@ def read_pieces(inputs: Sequence[Input], versions: dict[str, str], sets: Sequenc
                 waiting.append(read_input(full))
             except InputError as error:
                 problems += [replace(one, where=where) for one in error.problems]
-    if problems:
-        raise InputError([*problems, *misspelt(pieces)])
     last = settle(pieces, versions)
     if last is not None:
+        # beside other problems only that of ranks, which does not follow of them
+        told = [one for one in last.problems if not problems or one.path == WORLD]
         pieces.append(last)
-        problems += [one for one in last.problems if one.path not in sets]
+        problems += [one for one in told if one.path not in sets]
     if problems:
         raise InputError([*problems, *misspelt(pieces)])
     return (*pieces, *_named(versions))

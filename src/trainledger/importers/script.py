@@ -6,11 +6,11 @@ What only a shell could know (`$(...)`, variables that nothing sets) is left as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trainledger.importers.shell_flow import prepared, taken
-from trainledger.importers.shell_words import CONTINUED, Lexer, Word
+from trainledger.importers.shell_words import BEFORE, CONTINUED, Lexer, Word
 
 _ASSIGN = re.compile(r"(?:export\s+|local\s+|declare\s+(?:-\w+\s+)?|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.S)
 _SBATCH = re.compile(r"--?([A-Za-z][\w-]*)[= ]+(\S+)")
@@ -20,7 +20,7 @@ CONTROL = frozenset(
 )
 PROMPT = "$ "  # as a pasted command has it
 OPENING, CLOSING = "case", "esac"  # of branches whose conditions are not read
-BEFORE = ("then", "else", "do", "!", "{", "(")  # words that a command may follow
+FUNCTION = ("()", "(){")  # how a name ends whose commands follow
 PREFIXES = ("export", "local", "readonly", "declare", "env", "nohup", "exec", "time", "sudo", "eval", "-x")
 # What a batch system says in comments, and the variables by which a script then finds it.
 SLURM = {
@@ -146,8 +146,7 @@ class _Shell:
         if match and match.group(3).startswith("("):
             self._array(match, number)
             return
-        words = self.words(stripped, number)
-        self._commands(words)
+        self._commands(Lexer(self, stripped, number, commands=True))
 
     def _array(self, match: re.Match[str], number: int) -> None:
         key, more, value = match.groups()
@@ -157,14 +156,15 @@ class _Shell:
         self._doubt(key, Word(value, self.place(number)))
         self.arrays[key] = [*(self.arrays.get(key, []) if more else ()), *words]
 
-    def _commands(self, words: list[Word]) -> None:
+    def _commands(self, words: Iterable[Word]) -> None:
         current: list[Word] = []
-        for word in [*words, Word(";", "", mark=True)]:
+        for word in words:
             if word.mark:
                 self._command(current)
                 current = []
             else:
                 current.append(word)
+        self._command(current)
 
     def _command(self, words: list[Word]) -> None:
         if words:
@@ -174,7 +174,7 @@ class _Shell:
         rest = list(words)
         while rest:
             text = rest[0].text
-            if text in PREFIXES or text in BEFORE:
+            if text in PREFIXES or text in BEFORE or text.endswith(FUNCTION):
                 rest.pop(0)
                 continue
             match = _ASSIGN.fullmatch(text)

@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainledger.base.problems import InputError, Problem
+from trainledger.facts.options import OPTION_MAPS
 from trainledger.importers.document import Document, Path
 from trainledger.importers.yaml_text import parse_yaml
 
 _BARE: dict[Path, str] = {("model",): "name", ("device",): "name", ("stack", "recompute"): "kind"}
+MAP_DEPTH = len(("stack", "options"))
+MAPS = (*OPTION_MAPS, "stack.versions")  # free maps: null leaves a name out
 _EXAMPLE = "--set takes key.path=value, such as --set batch.micro_batch=4"
 
 
 def apply_sets(document: Document, sets: Sequence[str]) -> Document:
     """The document with every change applied, in order. The document itself is left as it is.
 
-    Values are YAML (`null`, `[a, b]`, `8e9`), package versions are taken as the text they are. Raises InputError with
+    Values are YAML (`null`, `[a, b]`, `8e9`), package versions are taken as the text they are; null leaves a name of a
+    free map out. Raises InputError with
     every change that is malformed; keys that the format does not have are found when the plan is checked.
     """
     if not sets:
@@ -42,7 +46,7 @@ def _change(text: str) -> tuple[Path, Any]:
     path: Path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
         raise _wrong("", f"--set {_short(text)}", _EXAMPLE)
-    if path[:2] == ("stack", "versions"):
+    if path[:2] == ("stack", "versions") and value.strip() not in ("null", "~"):
         return path, value.strip().strip("\"'")  # 2.10 is a version, not the number 2.1
     try:
         return path, parse_yaml(value, "").data
@@ -66,6 +70,8 @@ def _at(data: Any, path: Path, done: Path, change: tuple[Any, str]) -> Any:
         data = {}
     if not isinstance(data, dict):
         raise _wrong(".".join(map(str, done)), f"--set {_short(change[1])}", "this key has no keys below it")
+    if len(path) == 1 and change[0] is None and ".".join(map(str, done[:MAP_DEPTH])) in MAPS:
+        return {key: value for key, value in data.items() if key != path[0]}
     return {**data, path[0]: _at(data.get(path[0]), path[1:], (*done, path[0]), change)}
 
 

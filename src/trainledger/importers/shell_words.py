@@ -12,7 +12,8 @@ from trainledger.importers.reckoning import CLOSED, OPENED, reckoned
 CONTINUED = "\f"  # stands for a line that a backslash continues
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BRACED = re.compile(r"\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?:(:?[-=+?])(.*))?\}", re.S)
-_REDIRECT = re.compile(r"(?:\d*(?:>>|>\||>|<<<|<)&?|&>>?)[ \t]*(?:\d+|-|\"[^\"\n]*\"|[^\s;|&<>]*)")
+_REDIRECT = re.compile(r"(?:\d*(?:>>|>\||>|<<<|<)&?|&>>?)[ \t]*(?:\d+|-|\"[^\"\n]*\"|(?:\$\([^)]*\)|[^\s;|&<>()])*)")
+BEFORE = ("then", "else", "do", "!", "{", "(")  # words that a command may follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +43,24 @@ class Shell(Protocol):
 
 
 class Lexer:
-    """Splits a text into words: quotes, escapes, variables; unquoted variables are split at spaces."""
+    """Splits a text into words: quotes, escapes, variables; unquoted variables are split at spaces. `commands`: of
+    commands, whose subshells and line ends part them; else of a command's words."""
 
-    def __init__(self, shell: Shell, text: str, number: int) -> None:
+    def __init__(self, shell: Shell, text: str, number: int, commands: bool = False) -> None:
         self.shell, self.text, self.number, self.at = shell, text, number, 0
+        self.commands, self.subshells, self.inner = commands, 0, 0  # how many of each kind of bracket are open
         self.word, self.begun, self.known = "", False, True
         self.out: list[Word] = []
 
     def __iter__(self) -> Iterator[Word]:
+        """The words, each as it is read: what a command sets is known to the next one of its line."""
+        given = 0
         while self.at < len(self.text):
             self._step(self.text[self.at])
+            yield from self.out[given:]
+            given = len(self.out)
         self._end()
-        return iter(self.out)
+        yield from self.out[given:]
 
     def _end(self) -> None:
         if self.begun:
@@ -69,6 +76,9 @@ class Lexer:
             self.at = match.end()  # where output goes is no word of the command
         elif char.isspace():
             self._end()
+            if char == "\n" and self.commands:
+                self._mark(char)
+                return
             self.number += char in ("\n", CONTINUED)
             self.at += 1
         elif char == "#" and not self.begun:
@@ -87,14 +97,33 @@ class Lexer:
         elif char == "$" or char == "`":
             self._variable(quoted=False)
         elif char in ";|&":
-            self._end()
             two = self.text[self.at : self.at + len("&&")]
-            mark = two if two in ("&&", "||") else char
-            self.out.append(Word(mark, self.shell.place(self.number), mark=True))
-            self.at += len(mark)
+            self._mark(two if two in ("&&", "||") else char)
+        elif char in "()" and self._parts(char):
+            self._mark(char)
         else:
+            self.inner += (char == "(") - (char == ")")
             self._add(char)
             self.at += 1
+
+    def _mark(self, mark: str) -> None:
+        """End the command before a mark."""
+        self._end()
+        self.out.append(Word(mark, self.shell.place(self.number), mark=True))
+        self.number += mark == "\n"
+        self.at += len(mark)
+
+    def _parts(self, bracket: str) -> bool:
+        """Whether a bracket opens a subshell, which stands where a command begins, or closes one."""
+        if bracket == ")":
+            closes = self.subshells > 0 and self.inner <= 0
+            self.subshells -= closes
+            return closes
+        last = self.out[-1] if self.out else None
+        opens = self.commands and not self.begun and (last is None or last.mark or last.text in BEFORE)
+        self.subshells += opens
+        self.inner = 0 if opens else self.inner
+        return opens
 
     def _double(self) -> None:
         self.at += 1

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 
 from trainledger.facts.import_rows import CERTAIN, LIKELY
-from trainledger.facts.import_swift import SWIFT_KEYS, TASKS
+from trainledger.facts.import_swift import (
+    SWIFT_KEYS,
+    SWIFT_NEWEST,
+    TASKS,
+)
 from trainledger.facts.option_row import Direction
 from trainledger.importers.document import Document
 from trainledger.importers.draft import Uncounted
@@ -49,6 +53,7 @@ def extract(given: Input, context: Context) -> Piece:
         verb = _verb(command)
         document, folder, world = _started(given, command, piece)
     front = FrontEnd(document, SWIFT_KEYS, piece, context.versions.get(PACKAGE))
+    front.release(SWIFT_NEWEST)
     if front.own.text("model", "model_id_or_path"):
         front.hand("model_name_or_path", front.own.text("model", "model_id_or_path"), "model", "model_id_or_path")
     else:

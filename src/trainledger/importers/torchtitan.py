@@ -25,10 +25,11 @@ from trainledger.facts.versions import parse_version
 from trainledger.importers import torchtitan_mesh as mesh
 from trainledger.importers import torchtitan_parts as parts
 from trainledger.importers.document import Document, Path
+from trainledger.importers.environment import environment_keys
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
-from trainledger.importers.launch import Launch, allocator, launch_of, only_run, ranks
+from trainledger.importers.launch import Launch, launch_of, only_run, ranks
 from trainledger.importers.overlay import (
     Change,
     Wanted,
@@ -188,7 +189,7 @@ def _read(document: Document, piece: Piece, context: Context, run: _Run | None) 
     for part in (parts.float8, parts.optimizer, parts.recompute, parts.compiled):
         part(keys, piece)
     if run:
-        allocator(run.command.env, piece)
+        environment_keys(piece, run.command.env)
         if run.scripted:
             fill(piece, (ALLOCATOR,), version)
     if sizes.tensor == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trainledger.facts.import_torchtitan import PLACES
+from trainledger.facts.import_torchtitan import AXES, PLACES
 from trainledger.facts.import_torchtitan_words import DEFAULTS, MESH, SCHEDULES
 from trainledger.importers.keyed import Keyed
 from trainledger.importers.overlay import shown
@@ -51,7 +51,7 @@ def count(keys: Keyed, piece: Piece, name: str, value: Any, default: int) -> int
 def degrees(keys: Keyed, piece: Piece) -> Sizes:
     """The degrees that were given, each said in the plan where it has a key of its own."""
     found: dict[str, int] = {}
-    for key, path in (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"), ("expert", "ep")):
+    for key, path in AXES:
         value, name = named(keys, f"{key}_parallel_degree")
         found[key] = count(keys, piece, name, value, 1)
         if found[key] > 1:

@@ -12,6 +12,7 @@ from trainledger.facts.import_torchtune import (
     FILLED,
     KEYS,
     MANY,
+    NEWEST,
     RECIPES,
     SPREAD,
     SPREAD_FILLED,
@@ -19,10 +20,11 @@ from trainledger.facts.import_torchtune import (
 from trainledger.facts.torchtune import NAME
 from trainledger.importers import torchtune_parts as parts
 from trainledger.importers.document import Document
+from trainledger.importers.environment import environment_keys
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
-from trainledger.importers.launch import NO_LAUNCH, Launch, allocator, launch_of, launched, only_run, ranks
+from trainledger.importers.launch import NO_LAUNCH, Launch, launch_of, launched, only_run, ranks
 from trainledger.importers.overlay import (
     Change,
     Wanted,
@@ -69,7 +71,7 @@ def extract(given: Input, context: Context) -> Piece:
     piece.rank = 1
     document = config_of(run.config, given, context, WANTED) if run.config else Document({}, {})
     left_to_a_shell(piece, run.changes, _ROWS)
-    allocator(run.env, piece)
+    environment_keys(piece, run.env)
     return once(_read(overlay(document, run.changes), piece, context, run), context)
 
 
@@ -139,6 +141,8 @@ def _read(document: Document, piece: Piece, context: Context, run: _Run) -> Piec
         fill(piece, SPREAD_FILLED, version)
     else:
         fill(piece, ALONE_FILLED, version)
+    if not version:
+        piece.fill(NEWEST.path, NEWEST.value, NEWEST.why, NEWEST.source)
     fill(piece, FILLED, version)
     keys.finish()
     return piece

@@ -9,8 +9,10 @@ from trainledger.base.problems import nearest
 from trainledger.facts.import_torchtune import (
     ARGUMENTS,
     BUILDERS,
+    DEGREES,
     DTYPES,
     FOREACH,
+    LENGTHS,
     LORA_FILLED,
     LORA_KEYS,
     LOSSES,
@@ -157,14 +159,8 @@ def optimizer(keys: Keyed, piece: Piece) -> None:
 
 
 def batch(keys: Keyed, piece: Piece) -> None:
-    """The micro-batch, and the longest sequence that the tokenizer lets through."""
-    size = keys.raw("batch_size")
-    if size is not None:
-        piece.give("batch.micro_batch", size, keys.where("batch_size"))
-    steps = keys.raw("gradient_accumulation_steps")
-    if steps is not None:
-        piece.give("batch.accumulation", steps, keys.where("gradient_accumulation_steps"))
-    for name in ("tokenizer.max_seq_len", "dataset.max_seq_len", "max_seq_len"):
+    """The longest sequence that the tokenizer lets through, and packing."""
+    for name in LENGTHS:
         if (length := keys.raw(name)) is not None:
             piece.give("batch.sequence", length, keys.where(name))
             break
@@ -232,8 +228,7 @@ def parallel(keys: Keyed, piece: Piece, world: tuple[int, str] | None) -> None:
         piece.give("parallel.world", *world)
     else:
         _fewest(keys, piece)
-    degrees = (("tensor_parallel_dim", "tp"), ("context_parallel_dim", "cp"))
-    for name, axis in degrees:
+    for name, axis in DEGREES:
         if (degree := keys.raw(name)) is not None:
             piece.give(f"parallel.{axis}", degree, keys.where(name))
     if isinstance(tp := keys.raw("tensor_parallel_dim"), int) and tp > 1:

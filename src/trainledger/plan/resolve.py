@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from trainledger.base.sources import Source
 from trainledger.facts.default_row import Absent, DefaultRow, Follows, Given, Of
@@ -15,8 +15,11 @@ from trainledger.facts.torchtitan_days import NIGHTLIES, dated_torch, day_of, la
 from trainledger.facts.versions import at_least
 from trainledger.plan.degrees import accumulation, degrees
 from trainledger.plan.megatron_keys import megatron_keys
+from trainledger.plan.names import Reduced
 from trainledger.plan.schema import Plan, as_mapping
 
+WIDE = ("precision.gradients", "precision.reduce")
+REDUCED = get_args(Reduced)
 _MISSING = object()
 
 
@@ -109,7 +112,8 @@ def _applies(row: DefaultRow, data: dict[str, Any]) -> bool:
 
 def _value(row: DefaultRow, data: dict[str, Any]) -> object:
     if isinstance(row.value, Follows):
-        return _look(data, row.value.path)
+        found = _look(data, row.value.path)
+        return _MISSING if row.path in WIDE and found not in REDUCED else found  # gradients have 16 bits or more
     if isinstance(row.value, Of):
         found = row.value.rule(str(_look(data, row.value.path)))
         return _MISSING if found is None else found

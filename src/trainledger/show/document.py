@@ -203,11 +203,18 @@ def draft_data(origin: Origin) -> dict[str, Any]:
             {"path": one.path, "value": plain_value(one.value), "why": one.why, "source": str(one.source)}
             for one in origin.defaulted
         ],
-        "ignored": [{"path": one.path, "why": one.why} for one in origin.ignored],
+        "ignored": [
+            *({"path": one.path, "why": one.why} for one in origin.ignored),
+            *({"path": one.path, "why": _not_known(one), "where": one.where} for one in origin.unknown),
+        ],
         "unknown": [{"path": one.path, "where": one.where, "near": one.near} for one in origin.unknown],
         "not_counted": [{"path": one.path, "where": one.where, "direction": one.direction} for one in origin.uncounted],
         "formats": [{"file": name, "format": found} for name, found in origin.formats],
     }
+
+
+def _not_known(one: UnknownKey) -> str:
+    return f"not known; did you mean {one.near}?" if one.near else "not known"
 
 
 def plain_value(value: object) -> object:

@@ -23,10 +23,12 @@ from trainledger.answer.verdict import Verdict
 from trainledger.base.dims import shape_text
 from trainledger.base.units import format_count, format_size
 from trainledger.facts.default_words import FORMAT
+from trainledger.facts.limits import NAMED_KEYS
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import accumulation, degrees
 from trainledger.plan.runs import Run
 from trainledger.plan.schema import Plan
+from trainledger.show import doubts
 from trainledger.show.document import EVERY, Origin, name_of
 from trainledger.show.references import References
 from trainledger.show.table import Screen, Section
@@ -63,7 +65,7 @@ def sections(answer: Estimate, origin: Origin, view: View, screen: Screen) -> tu
     named = References()
     return (
         header(answer),
-        verdict_section(answer.verdict, view),
+        verdict_section(answer.verdict, view, origin),
         _amounts(answer, view, named),
         *(
             _unfolded(answer, moment_of(answer, name), view, named)
@@ -119,11 +121,15 @@ def _adapter(plan: Plan) -> tuple[str, ...]:
     return (f"adapter  {'; '.join(parts)}",) if parts else ()
 
 
-def verdict_section(found: Verdict, view: View) -> Section:
-    """The outcome with the margin, and the reasons beneath."""
+def verdict_section(found: Verdict, view: View, origin: Origin | None = None) -> Section:
+    """The outcome with the margin; beneath, the reasons, and what of the run's own files was not taken."""
     margin = "" if found.margin is None else f": margin {view.size(found.margin)}"
     word, style = OUTCOMES[found.outcome]
-    return Section(f"{word}{margin}", tuple(f"  {reason}" for reason in found.reasons), style=f"bold {style}")
+    beneath = tuple(f"  {reason}" for reason in found.reasons)
+    if origin is None:
+        return Section(f"{word}{margin}", beneath, style=f"bold {style}")
+    title = f"{word}{margin}{doubts.title(origin)}"
+    return Section(title, (*beneath, *doubts.lines(origin)), style=f"bold {style}")
 
 
 def _amounts(answer: Estimate, view: View, named: References) -> Section:
@@ -231,8 +237,8 @@ def taken(answer: Estimate, origin: Origin, width: int) -> Iterator[Section]:
 def outside(origin: Origin) -> Iterator[Section]:
     """What outside files were taken for, and their keys that are unknown or not counted."""
     yield Section("Read", (), ("file", "as"), tuple(origin.formats))
-    unknown = tuple((one.path, one.where, f"did you mean {one.near}?" if one.near else "") for one in origin.unknown)
-    yield Section("Unknown keys, ignored", (), ("key", "where", ""), unknown)
+    if len(origin.unknown) > NAMED_KEYS.value:  # fewer stand beside the verdict
+        yield Section("Unknown keys, ignored", tuple(doubts.unknown(one) for one in origin.unknown))
     kept = tuple((one.path, one.where, one.direction) for one in origin.uncounted)
     yield Section("Keys that move memory and are not counted", (), ("key", "where", "so"), kept)
 

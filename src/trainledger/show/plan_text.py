@@ -10,6 +10,7 @@ import yaml
 
 from trainledger.plan.schema import Plan, as_mapping
 from trainledger.show.document import Origin
+from trainledger.show.doubts import unknown
 
 INDENT = "  "
 
@@ -19,7 +20,7 @@ def plan_text(plan: Plan, draft: Origin) -> str:
     origins = {one.path: f"given: {one.where}" for one in draft.used if one.where}
     origins |= {one.path: f"default: {one.why} ({one.source})" for one in draft.defaulted}
     head = [f"# {name}: {found}" for name, found in draft.formats]
-    head += [f"# unknown key, ignored: {one.path} ({one.where})" for one in draft.unknown]
+    head += [f"# {unknown(one)}" for one in draft.unknown]
     head += [f"# not counted: {one.path} ({one.where}): {one.direction}" for one in draft.uncounted]
     return "\n".join([*head, *_lines(as_mapping(plan), (), origins)])
 

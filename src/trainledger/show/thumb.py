@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from trainledger.answer.thumb import Thumb
 from trainledger.base.units import format_count
+from trainledger.show.document import Origin
 from trainledger.show.estimate import View, verdict_section
 from trainledger.show.table import Section
 
 
-def sections(found: Thumb, units: str) -> tuple[Section, ...]:
+def sections(found: Thumb, units: str, origin: Origin) -> tuple[Section, ...]:
     """Everything that `estimate --quick` prints, labelled as what it is."""
     view, given, answer = View(units), found.given, found.answer
     copies = ", ".join(f"{copy.value} {dtype.name}" for copy, dtype in found.recipe.copies)
@@ -30,7 +31,7 @@ def sections(found: Thumb, units: str) -> tuple[Section, ...]:
                 f"global batch {found.global_batch:,}",
             ),
         ),
-        verdict_section(found.verdict, view),
+        verdict_section(found.verdict, view, origin),
         Section("One rank", (), ("", "bytes", "of what"), rows, (1,)),
         Section("Sources", tuple(f"- {source}" for source in answer.sources)),
     )
