@@ -30,8 +30,6 @@ def problems(**sections: Any) -> list[str]:
         ({"precision": {"master": "bf16"}}, "precision.master"),
         ({"precision": {"reduce": "fp32"}}, "precision.reduce"),
         ({"adapter": {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "fp32"}}, "adapter"),
-        ({"task": "dpo"}, "task"),
-        ({"task": "kto"}, "task"),
         ({"task": "simpo", "stack": {**COLOSSAL, "loss": "fused-linear"}}, "stack.loss"),
         ({"task": "orpo", "stack": {"framework": "transformers"}}, "task"),
     ],

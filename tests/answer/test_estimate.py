@@ -65,7 +65,8 @@ def test_equal_data_parallel_ranks() -> None:
         ("quantization", {"quantization": {"kind": "nf4"}}),
         ("offload.optimizer", {"offload": {"optimizer": "cpu"}}),
         ("optimizer.in_backward", {"optimizer": {"in_backward": True}, "parallel": {"strategy": "fsdp2", "dp": 2}}),
-        ("task", {"task": "grpo"}),
+        ("task", {"task": "simpo"}),
+        ("roles", {"task": "grpo"}),
         ("stack.framework", {"stack": {"framework": "nanotron"}}),
         ("stack.kernels", {"stack": {"kernels": ["te"]}}),
     ],
@@ -78,7 +79,7 @@ def test_what_cannot_be_estimated_is_refused_by_name(path: str, sections: dict[s
 
 def test_every_refusal_is_listed_at_once() -> None:
     with pytest.raises(InputError) as caught:
-        estimate(plan_of(task="ppo", offload={"params": "cpu"}, quantization={"kind": "int8"}))
+        estimate(plan_of(task="simpo", offload={"params": "cpu"}, quantization={"kind": "int8"}))
     assert {problem.path for problem in caught.value.problems} >= {"task", "offload.params", "quantization"}
 
 

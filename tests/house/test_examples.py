@@ -22,7 +22,7 @@ KEYS = {
     "parallel",
     "offload",
 }
-KEYS |= {"stack", "device"}
+KEYS |= {"stack", "device", "roles"}
 
 
 def test_there_are_five() -> None:

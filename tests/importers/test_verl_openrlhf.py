@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainledger.answer.acting import rows_of
 from trainledger.answer.estimate import estimate
 from trainledger.base.problems import InputError
 from trainledger.facts.import_rl import NAMES, OPENRLHF_ROWS, VERL_READ, VERL_ROWS
@@ -29,20 +30,43 @@ def of(module: Any, text: str) -> Piece:
 
 
 @pytest.mark.parametrize(
-    "file, task", [("verl/grpo.sh", "grpo"), ("verl/ppo_critic.sh", "ppo"), ("openrlhf/ppo_new.sh", "ppo")]
+    "file, roles, phases",
+    [
+        ("verl/grpo.sh", "policy, reference, rollout", 5),
+        ("verl/ppo_critic.sh", "policy, critic, rollout", 6),
+        ("openrlhf/ppo_new.sh", "policy, reference, rollout", 5),
+        ("trl/grpo_vllm.yaml", "policy, rollout", 4),
+    ],
 )
-def test_a_policys_update_is_refused_by_name(file: str, task: str) -> None:
-    draft = read_any([str(FILES / file)])
-    assert draft.plan.task == task
-    with pytest.raises(InputError, match=f"task: found '{task}'"):
-        estimate(draft.plan)
+def test_who_acts_is_read(file: str, roles: str, phases: int) -> None:
+    draft = read_any([str(FILES / file)], ["device=h100-80gb"])
+    found = estimate(draft.plan)
+    assert found.groups[0].name == roles
+    assert len([row for row in rows_of(found.plan, found.groups) if row.group == roles]) == phases
 
 
-def test_roles_are_listed_as_not_counted() -> None:
-    paths = {one.path for one in read_any([str(FILES / "verl" / "grpo.sh")]).uncounted}
+def test_a_share_of_a_device_needs_one() -> None:
+    with pytest.raises(InputError, match=r"roles.rollout.engine.memory_share: given without a device"):
+        estimate(read_any([str(FILES / "verl" / "grpo.sh")]).plan)
+
+
+def test_keys_of_roles_become_keys_of_the_plan() -> None:
+    roles = read_any([str(FILES / "verl" / "grpo.sh")]).plan.roles
+    assert roles is not None
+    engine = roles.of("rollout").engine
+    assert engine is not None
+    assert (engine.memory_share, engine.sleep_level) == (0.6, 2)
+    assert (roles.of("reference").forward_batch, roles.of("reference").states) == (16, {"idle": "offloaded"})
+    old = read_any([str(FILES / "openrlhf" / "ppo_old.sh")]).plan.roles
+    assert old is not None
+    assert old.of("reward").model is not None
+    assert old.of("policy").forward_batch == 16
+    assert {old.of(name).placement for name in ("reference", "reward", "rollout")} == {"colocated"}
+
+
+def test_what_megatron_workers_hold_is_listed_as_not_counted() -> None:
+    paths = {one.path for one in read_any([str(FILES / "verl" / "megatron.sh")]).uncounted}
     assert "actor_rollout_ref.rollout.gpu_memory_utilization" in paths
-    paths = {one.path for one in read_any([str(FILES / "openrlhf" / "ppo_old.sh")]).uncounted}
-    assert {"--ref_num_nodes", "--vllm_gpu_memory_utilization", "--reward_pretrain"} <= paths
 
 
 def test_overrides_are_hydras() -> None:

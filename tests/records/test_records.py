@@ -13,7 +13,7 @@ import pytest
 from trainledger.cli.main import main
 
 FOLDER = Path(__file__).parent.parent / "data"
-NAMES = ("full", "sharded", "tuned", "frameworks", "colossal", "torchtitan", "megatron")
+NAMES = ("full", "sharded", "tuned", "frameworks", "colossal", "torchtitan", "megatron", "preferences")
 DATA = tuple(str(FOLDER / f"records_{name}.jsonl") for name in NAMES)
 # group: median and 95th percentile of |error| of the allocated peak that may not be exceeded
 LIMITS = {

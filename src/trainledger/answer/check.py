@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trainledger.answer.check_acting import acting_problems
 from trainledger.answer.check_adapter import adapter_problems, expert_problems
 from trainledger.answer.check_attention import attention_problems
 from trainledger.answer.check_colossal import colossal_problems
@@ -14,6 +15,7 @@ from trainledger.answer.check_megatron import megatron_problems, runs_megatron
 from trainledger.answer.check_megatron_deepspeed import layer_problems, wrapped_problems
 from trainledger.answer.check_mesh import mesh_problems
 from trainledger.answer.check_pipeline import pipeline_model_problems, pipeline_problems
+from trainledger.answer.check_preferences import preference_problems
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
 from trainledger.answer.check_sequence import fetches, sequence_model_problems, sequence_problems
 from trainledger.answer.check_tensor import tensor_model_problems, tensor_problems
@@ -38,14 +40,16 @@ WHOLE = ("none", "ddp")  # strategies under which a rank holds every gradient
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
+    acting = list(acting_problems(plan, check))
     if runs_megatron(plan):
-        raise_if([*megatron_problems(plan), *mesh_problems(plan)])
+        raise_if([*megatron_problems(plan), *mesh_problems(plan), *acting])
         return
     if plan.stack.framework == WRAPPED:
         raise_if([*wrapped_problems(plan), *deepspeed_problems(plan)])
         return
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
     found += [*framework_problems(plan), *colossal_problems(plan), *torchtitan_problems(plan)]
+    found += [*preference_problems(plan), *acting]
     raise_if([*found, *wrapping_problems(plan)])
 
 

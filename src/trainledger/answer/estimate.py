@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from trainledger.allocator.conf import Conf, conf_of
 from trainledger.allocator.replay import smallest_capacity
+from trainledger.answer.acting import Group, groups_of
 from trainledger.answer.bands import Band, Outside, Peak, peaks_of, replayed_over, scaled
 from trainledger.answer.check import check, check_model
+from trainledger.answer.check_acting import acts
 from trainledger.answer.notes import Notes, notes_of, states_note
 from trainledger.answer.notes_megatron import stage_note
 from trainledger.answer.replayed import Replayed, replayed
-from trainledger.answer.verdict import Verdict, judge
+from trainledger.answer.verdict import Verdict, judge, worst
 from trainledger.base.units import format_size
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.device_rows import Device
@@ -24,6 +26,7 @@ from trainledger.model.build import model_of
 from trainledger.model.counts import active, total, trainable, tuned
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees, global_batch
+from trainledger.plan.roles import role_plan
 from trainledger.plan.schema import Plan
 
 UNKNOWN = ("", "unknown")  # what a device of the user's own says of its architecture
@@ -41,7 +44,8 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is known of a plan before it runs. `peak` is over building and steps, `steps` over whole steps only."""
+    """What is known of a plan before it runs. `peak` is over building and steps, `steps` over whole steps only.
+    `groups`: of a plan with roles, the devices that they lie on, the policy's first, whose ledger this is."""
 
     plan: Plan
     model: Model
@@ -54,6 +58,7 @@ class Estimate:
     ranks: int
     global_batch: int
     notes: Notes
+    groups: tuple[Group, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -74,6 +79,8 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
     environment = {name: str(value) for name, value in plan.stack.env.items()}
     conf = conf_of(plan.stack.allocator, environment, architecture)
     ledger = rank_ledger(plan, model, architecture, rank)
+    groups = groups_of(plan, ledger, architecture, device) if acts(plan) else ()
+    ledger = groups[0].ledger if groups else ledger
     run = replayed(ledger, conf)
     outside = Outside.of(architecture, plan)
     peaks = peaks_of(plan, run.ledger if run else ledger, run)
@@ -87,7 +94,7 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
         peak=peaks[0],
         steps=peaks[1],
         device=outside.above(peaks[0].reserved),
-        verdict=_verdict(plan, peaks[0], outside, (run, conf)),
+        verdict=worst((_verdict(plan, peaks[0], outside, (run, conf)), *_apart(plan, groups[1:]))),
         ranks=degrees(plan).world,
         global_batch=global_batch(plan),
         notes=_notes(
@@ -96,6 +103,7 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
             device,
             (*stage_note(plan, ledger), *states_note(plan, states_of(ledger)[Account.OPTIMIZER], peaks[0])),
         ),
+        groups=groups,
     )
 
 
@@ -136,6 +144,16 @@ def _verdict(plan: Plan, peak: Peak, outside: Outside, replay: tuple[Replayed | 
     )
     answer = judge(usable, min(need.low, need.expected), need.expected, need.high)
     return Verdict(answer.outcome, answer.margin, (*answer.reasons, reason))
+
+
+def _apart(plan: Plan, groups: Iterable[Group]) -> Iterator[Verdict]:
+    """The verdicts of roles on devices of their own."""
+    for group in groups:
+        own = role_plan(plan, group.roles[0])
+        device = device_of(own)
+        shown = Outside.of(architecture_of(device), own).above(peaks_of(own, group.ledger, None)[0].reserved)
+        found = judge(device.usable_bytes if device else None, shown.low, shown.expected, shown.high)
+        yield replace(found, reasons=tuple(f"{group.name}: {reason}" for reason in found.reasons))
 
 
 def states_of(ledger: Ledger) -> dict[str, int]:

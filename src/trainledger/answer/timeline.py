@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainledger.answer.acting import groups_of
 from trainledger.answer.check import check, check_model
+from trainledger.answer.check_acting import acts
 from trainledger.answer.estimate import architecture_of, device_of
 from trainledger.ledger.rank import rank_ledger
+from trainledger.lines.stream import EMPTY
 from trainledger.model.build import model_of
 from trainledger.plan.schema import Plan
 
@@ -42,7 +45,10 @@ def timeline(plan: Plan, rank: int | None = None) -> Timeline:
     check(plan)
     model = model_of(plan)
     check_model(plan, model)
-    ledger = rank_ledger(plan, model, architecture_of(device_of(plan)), rank, each=True)
+    device = device_of(plan)
+    ledger = rank_ledger(plan, model, architecture_of(device), rank, each=True)
+    if acts(plan):
+        ledger = groups_of(plan, ledger, architecture_of(device), device)[0].ledger
     units = [line.unit for line in ledger.lines]
     ticks: list[Tick] = []
     total = 0
@@ -50,8 +56,9 @@ def timeline(plan: Plan, rank: int | None = None) -> Timeline:
         most = total
         for _ in range(repeat):
             for event in events:
-                total += units[event - 1] if event > 0 else -units[-event - 1]
-                most = max(most, total)
+                if event != EMPTY:
+                    total += units[event - 1] if event > 0 else -units[-event - 1]
+                    most = max(most, total)
         if ticks and ticks[-1].name == moment:
             ticks[-1] = Tick(moment, max(ticks[-1].most, most), total)
         else:

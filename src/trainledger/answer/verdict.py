@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from trainledger.base.units import format_size
 
@@ -42,6 +43,12 @@ def judge(usable: int | None, low: int, expected: int, high: int) -> Verdict:
         return Verdict("does-not-fit", margin, (reason, _balance(margin)))
     reason = f"between {format_size(low)} and {format_size(high)}, and the {room} lie between"
     return Verdict("tight", margin, (reason, _balance(margin)))
+
+
+def worst(found: Sequence[Verdict]) -> Verdict:
+    """The verdict of several groups of devices: that of the one that is worst off."""
+    order = (None, *get_args(Outcome))
+    return max(found, key=lambda one: (order.index(one.outcome), -(one.margin or 0)))
 
 
 def _balance(margin: int) -> str:

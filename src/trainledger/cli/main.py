@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "export": "The plan as files of DeepSpeed, Axolotl, Megatron-LM, ...",
     "layout": "Where one rank's parameters lie, range by range.",
     "states": "Bytes per parameter and per rank, by recipe.",
+    "kv": "Bytes that a rollout engine caches for each token.",
     "models": "The model catalogue: names, parameter counts, sources.",
     "devices": "The devices a plan can name, with their memory.",
     "schema": "The JSON Schema of a plan.",

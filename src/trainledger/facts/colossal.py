@@ -41,20 +41,23 @@ LOW_LEVEL = LowLevel(
 @dataclass(frozen=True, slots=True)
 class PairLoss:
     """A loss over chosen and rejected sequences, which one forward sees together. `names`: its tasks in a plan;
-    `likelihood`: the task that adds the likelihood of the chosen ones. It also looks for NaN in every gradient
-    (set_detect_anomaly): a bool per element, once the function's own, larger gradient is gone, so never at the peak."""
+    `single`: the one that scores sequences one by one; `likelihood`: the task that adds the likelihood of the chosen
+    ones. It also looks for NaN in every gradient (set_detect_anomaly): a bool per element, once the function's own,
+    larger gradient is gone, so never at the peak."""
 
     names: tuple[str, ...]
+    single: str
     likelihood: str
     source: Source
 
 
 PAIR_LOSS = PairLoss(
-    ("simpo", "orpo"),
+    ("dpo", "kto", "simpo", "orpo"),
+    "kto",
     "orpo",
     Source(
         "ColossalChat trainers",
-        "applications/ColossalChat/coati/trainer/{dpo,orpo}.py, coati/models/{loss,utils}.py; "
+        "applications/ColossalChat/coati/trainer/{dpo,kto,orpo}.py, coati/models/{loss,utils}.py; "
         "torch/csrc/autograd/engine.cpp (anomaly mode)",
         "0.4.0 (2024-07)",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainledger.base.sources import Source
-from trainledger.facts.import_rows import KeyRow, nothing, read, uncounted
+from trainledger.facts.import_rows import FilledRow, KeyRow, nothing, read, uncounted
 from trainledger.facts.option_row import Direction
 
 TRL = Source("TRL configurations", "trl/trainer/{sft,dpo,kto,reward,grpo,model}_config.py", "0.9.6 to 1.16.0")
@@ -16,7 +16,8 @@ TRL_KEYS: tuple[KeyRow, ...] = (
             "packing packing_strategy padding_free loss_type activation_offloading precompute_ref_log_probs "
             "sync_ref_model use_logits_to_keep use_num_logits_to_keep use_liger_loss beta max_prompt_length "
             "max_completion_length max_target_length num_generations gradient_checkpointing_use_reentrant "
-            "completion_only_loss assistant_only_loss"
+            "completion_only_loss assistant_only_loss use_vllm vllm_mode vllm_gpu_memory_utilization "
+            "vllm_tensor_parallel_size vllm_enable_sleep_mode force_use_ref_model"
         ).split(),
     ),
     *nothing(
@@ -44,12 +45,7 @@ TRL_KEYS: tuple[KeyRow, ...] = (
     *uncounted(
         TRL,
         (
-            ("use_vllm", LOW),
-            ("vllm_mode", LOW),
-            ("vllm_gpu_memory_utilization", LOW),
-            ("vllm_tensor_parallel_size", EITHER),
             ("vllm_max_model_length", EITHER),
-            ("vllm_enable_sleep_mode", HIGH),
             ("ds3_gather_for_generation", LOW),
             ("cast_lm_head_to_fp32", LOW),
             ("num_iterations", LOW),
@@ -60,11 +56,12 @@ TRL_KEYS: tuple[KeyRow, ...] = (
             ("use_transformers_paged", EITHER),
             ("use_transformers_continuous_batching", EITHER),
             ("transformers_continuous_batching_config", EITHER),
-            ("force_use_ref_model", LOW),
             ("ref_model_init_kwargs", EITHER),
         ),
     ),
 )
+VLLM_SHARE = FilledRow("roles.rollout.engine.memory_share", 0.3, "vllm_gpu_memory_utilization 0.3", TRL)
+VLLM_SLEEP = 2  # the level at which its trainers put vLLM to sleep
 # Names that TRL's configurations alone have, and what is trained where some of them stand.
 SIGNS = frozenset(
     (

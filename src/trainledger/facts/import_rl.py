@@ -16,6 +16,14 @@ DEEPSPEED = Source(
 )
 
 ACTOR, MODEL, ROLLOUT, REF = (f"actor_rollout_ref.{one}." for one in ("actor", "model", "rollout", "ref"))
+SHARE, ENGINE_TP, FREES = (
+    f"{ROLLOUT}{one}" for one in ("gpu_memory_utilization", "tensor_model_parallel_size", "free_cache_engine")
+)
+SCORED, REF_SCORED = f"{ROLLOUT}log_prob_micro_batch_size_per_gpu", f"{REF}log_prob_micro_batch_size_per_gpu"
+KL = (f"{ACTOR}use_kl_loss", "algorithm.use_kl_in_reward")
+AWAY = (f"{ACTOR}fsdp_config.param_offload", f"{ACTOR}fsdp_config.optimizer_offload")
+VERL_ACTING = (SHARE, ENGINE_TP, FREES, SCORED, REF_SCORED, *KL, *AWAY, "critic.enable", "critic.model.path",
+               "critic.ppo_micro_batch_size_per_gpu", "reward_model.enable", "reward_model.model.path")  # fmt: skip
 MICRO = f"{ACTOR}ppo_micro_batch_size_per_gpu"
 MINI = f"{ACTOR}ppo_mini_batch_size"
 TOKENS = f"{ACTOR}ppo_max_token_len_per_gpu"
@@ -37,19 +45,19 @@ ulysses_sequence_parallel_size optim.clip_grad
 """
 # what other roles hold beside the policy while it trains, or before and after
 VERL_ROLES = f"""
-{ROLLOUT}gpu_memory_utilization {ROLLOUT}tensor_model_parallel_size {ROLLOUT}data_parallel_size {ROLLOUT}name
+{ROLLOUT}data_parallel_size {ROLLOUT}name
 {ROLLOUT}max_num_batched_tokens {ROLLOUT}max_num_seqs {ROLLOUT}max_model_len
-{ROLLOUT}log_prob_micro_batch_size_per_gpu {ROLLOUT}log_prob_micro_batch_size
-{ROLLOUT}log_prob_max_token_len_per_gpu {ROLLOUT}free_cache_engine {ROLLOUT}enforce_eager {ROLLOUT}dtype
-{ROLLOUT}layered_summon {ROLLOUT}expert_parallel_size {REF}log_prob_micro_batch_size_per_gpu
+{ROLLOUT}log_prob_micro_batch_size
+{ROLLOUT}log_prob_max_token_len_per_gpu {ROLLOUT}enforce_eager {ROLLOUT}dtype
+{ROLLOUT}layered_summon {ROLLOUT}expert_parallel_size
 {REF}log_prob_micro_batch_size {REF}log_prob_max_token_len_per_gpu {REF}strategy {REF}fsdp_config.* {REF}megatron.*
-{REF}ulysses_sequence_parallel_size critic.* reward_model.* {ACTOR}use_kl_loss algorithm.use_kl_in_reward
+{REF}ulysses_sequence_parallel_size critic.* reward_model.*
 {ACTOR}entropy_coeff {ACTOR}calculate_entropy
 """
 VERL_EITHER = f"""
 {MODEL}use_remove_padding {MODEL}use_fused_kernels {MODEL}fused_kernel_options.* {MODEL}enable_activation_offload
-{MODEL}tiled_mlp.* {MODEL}override_config.* {MODEL}exclude_modules {MODEL}mtp.* {ACTOR}fsdp_config.param_offload
-{ACTOR}fsdp_config.optimizer_offload {ACTOR}fsdp_config.mixed_precision.* {ACTOR}fsdp_config.wrap_policy.*
+{MODEL}tiled_mlp.* {MODEL}override_config.* {MODEL}exclude_modules {MODEL}mtp.*
+{ACTOR}fsdp_config.mixed_precision.* {ACTOR}fsdp_config.wrap_policy.*
 {ACTOR}fsdp_config.use_orig_params {ACTOR}entropy_from_logits_with_chunking {ACTOR}entropy_checkpointing
 {ACTOR}use_torch_compile {ACTOR}fsdp_config.use_torch_compile {ACTOR}use_fused_kernels {ACTOR}megatron.*
 {ACTOR}optim.optimizer {ACTOR}optim.optimizer_impl {ACTOR}freeze_vision_tower {ACTOR}use_remove_padding
@@ -61,7 +69,7 @@ reward_manager.* ray_init.* ray_kwargs.* transfer_queue.* hydra.* actor_rollout_
 actor_rollout_ref.nccl_timeout model.* optim.* sandbox_fusion.* reward.* _target_ defaults
 """
 VERL_ROWS: tuple[KeyRow, ...] = (
-    *read(VERL, VERL_READ.split()),
+    *read(VERL, (*VERL_READ.split(), *VERL_ACTING)),
     *uncounted(VERL, ((name, Direction.LOW) for name in VERL_ROLES.split())),
     *uncounted(VERL, ((name, Direction.EITHER) for name in VERL_EITHER.split())),
     *nothing(VERL, VERL_SILENT.split()),
@@ -77,6 +85,18 @@ VERL_FILLED: tuple[FilledRow, ...] = (
     FilledRow("optimizer.name", "adamw", "optim.optimizer AdamW", VERL),
     FilledRow("optimizer.grad_clip", 1.0, "grad_clip 1.0", VERL),
 )
+# what roles have where the file does not say; a reference with FSDP's own offload lies in the host's memory
+VERL_ENGINE = (
+    FilledRow("roles.rollout.engine.memory_share", 0.5, "rollout.gpu_memory_utilization 0.5", VERL),
+    FilledRow("roles.rollout.parallel.tp", 2, "rollout.tensor_model_parallel_size 2", VERL),
+    FilledRow("roles.rollout.precision.weights", "bf16", "rollout.dtype bfloat16", VERL),
+)
+VERL_SLEEP = FilledRow("roles.rollout.engine.sleep_level", 2, "free_cache_engine true; vLLM drops its weights", WORKERS)
+VERL_TUNED = FilledRow("roles.rollout.engine.sleep_level", 1, "free_cache_engine true; with LoRA weights stay", WORKERS)
+VERL_REF = FilledRow(
+    "roles.reference.states.idle", "offloaded", "FSDP's CPUOffload of a model that is only run", WORKERS
+)
+VERL_LOSS = FilledRow("stack.loss", "full", "log-probabilities by flash-attn's cross-entropy", WORKERS)
 PROMPT = FilledRow("batch.sequence", 512, "data.max_prompt_length 512, data.max_response_length 512", VERL)
 
 # OpenRLHF: the plan's key, and the arguments that say it, newest name first
@@ -113,20 +133,40 @@ NAMES: dict[str, tuple[str, ...]] = {
     "nodes": ("--actor.num_nodes", "--actor_num_nodes"),
     "optimizer": ("--optim",),
 }  # fmt: skip
+# likewise, of roles
+ACTING: dict[str, tuple[str, ...]] = {
+    "engines": ("--vllm.num_engines", "--vllm_num_engines"),
+    "engine_tp": ("--vllm.tensor_parallel_size", "--vllm_tensor_parallel_size"),
+    "share": ("--vllm.gpu_memory_utilization", "--vllm_gpu_memory_utilization"),
+    "sleep": ("--vllm.enable_sleep", "--vllm_enable_sleep"),
+    "together": ("--train.colocate_all", "--colocate_all_models"),
+    "with_reference": ("--train.colocate_actor_ref", "--colocate_actor_ref"),
+    "kl": ("--algo.kl.init_coef", "--init_kl_coef"),
+    "reference_away": ("--ref.offload", "--ref_offload", "--ref_reward_offload"),
+    "reward_away": ("--reward.offload", "--ref_reward_offload"),
+    "critic": ("--critic.model_name_or_path", "--critic_pretrain"),
+    "reward": ("--reward.model_name_or_path", "--reward_pretrain"),
+    "forward": ("--rollout.micro_batch_size", "--micro_rollout_batch_size"),
+    **{
+        f"{role}_{word}": (f"--{role}.num_{name}", f"--{role}_num_{name}")
+        for role in ("ref", "critic", "reward")
+        for word, name in (("nodes", "nodes"), ("gpus", "gpus_per_node"))
+    },
+}
+OPENRLHF_ENGINE = FilledRow("roles.rollout.engine.memory_share", 0.95, "vllm_gpu_memory_utilization 0.95", OPENRLHF)
+OPENRLHF_LOSS = FilledRow("stack.loss", "full", "log-probabilities by flash-attn's cross-entropy", OPENRLHF)
+NODE = 8  # devices of a role's node where none are named
 PROGRAMS = {"train_sft": "sft", "train_dpo": "dpo", "train_rm": "reward", "train_kto": "kto", "train_ppo_ray": "ppo",
             "train_ppo": "ppo"}  # fmt: skip
 ROLES = """
---ref.* --reward.* --critic.* --vllm.* --rollout.micro_batch_size --rollout.max_tokens_per_gpu --train.colocate_*
---train.enable_ema --ref_num_nodes --ref_num_gpus_per_node --reward_num_nodes --reward_num_gpus_per_node
---critic_num_nodes --critic_num_gpus_per_node --colocate_actor_ref --colocate_critic_reward --colocate_all_models
---vllm_num_engines --vllm_tensor_parallel_size --vllm_enable_sleep --vllm_gpu_memory_utilization --reward_pretrain
---critic_pretrain --ref_pretrain --ref_offload --micro_rollout_batch_size --enable_ema --ref_reward_offload
+--ref.* --reward.* --critic.* --vllm.* --rollout.max_tokens_per_gpu --train.colocate_*
+--train.enable_ema --colocate_critic_reward --ref_pretrain --enable_ema
 --enforce_eager --rollout_max_tokens_per_gpu
 """
 UNSETTLED = """
 --ds.packing_samples --packing_samples --train.dynamic_batch_enable --train.max_tokens_per_gpu --use_dynamic_batch
 --train_max_tokens_per_gpu --ds.deepcompile --deepcompile --ds.enable_sleep --deepspeed_enable_sleep
---ds.ring_attn_head_stride --ring_head_stride --ds.experts_implementation --algo.kl.* --init_kl_coef --use_kl_loss
+--ds.ring_attn_head_stride --ring_head_stride --ds.experts_implementation --algo.kl.* --use_kl_loss
 --entropy_loss_coef --actor.entropy_loss_coef --ptx_coef --actor_init_on_gpu --nll_loss_coef --model.nll_loss_coef
 --freeze_visual_encoder
 """
@@ -149,7 +189,7 @@ QUIET = """
 --max_images_per_prompt --overlong_buffer_len --overlong_penalty_factor
 """
 OPENRLHF_ROWS: tuple[KeyRow, ...] = (
-    *read(OPENRLHF, (name for names in NAMES.values() for name in names)),
+    *read(OPENRLHF, dict.fromkeys(name for names in (*NAMES.values(), *ACTING.values()) for name in names)),
     *uncounted(OPENRLHF, ((name, Direction.LOW) for name in ROLES.split())),
     *uncounted(OPENRLHF, ((name, Direction.EITHER) for name in UNSETTLED.split())),
     *nothing(OPENRLHF, QUIET.split()),

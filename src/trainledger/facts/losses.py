@@ -103,6 +103,28 @@ CHUNKED_HEAD = ChunkedHead(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class TokenLoss:
+    """Frameworks whose log-probabilities of tokens come from a kernel that reads logits in their own dtype and saves
+    them; `in_place`: those in which their gradient is written over them."""
+
+    frameworks: tuple[str, ...]
+    in_place: tuple[str, ...]
+    source: Source
+
+
+TOKEN_LOSS = TokenLoss(
+    ("verl", "openrlhf"),
+    ("verl",),
+    Source(
+        "flash-attn cross-entropy in verl and OpenRLHF",
+        "flash_attn/ops/triton/cross_entropy.py; verl/utils/torch_functional.py, logprobs_from_logits_flash_attn; "
+        "openrlhf/models/utils.py, log_probs_from_logits",
+        "2.7; b178a3c, 2026-01; 3c3be62, 2026-08",
+    ),
+)
+
+
 Since = TypeVar("Since", CausalLoss, FusedLinear)
 
 

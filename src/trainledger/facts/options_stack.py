@@ -51,12 +51,11 @@ STACK_ROWS: tuple[Row, ...] = (
             ("gradient_checkpointing_every_n_layers", COUNT, EITHER),
         ),
     ),
+    *counted(OPTIONS, TRL, (("precompute_ref_log_probs", BOOL), ("ref_model", TEXT))),
     *uncounted(
         OPTIONS,
         TRL,
         (
-            ("precompute_ref_log_probs", BOOL, HIGH),
-            ("ref_model", TEXT, LOW),
             ("padding_free", BOOL, EITHER),
             ("packing", BOOL, EITHER),
             ("sync_ref_model", BOOL, LOW),

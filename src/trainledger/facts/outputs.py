@@ -34,6 +34,23 @@ KEPT_CACHE = KeptCache(
 
 
 @dataclass(frozen=True, slots=True)
+class Cache:
+    """A model that is asked for its cache (`use_cache`, on by default) gathers every layer's keys and values and hands
+    them out with the logits; it does not while it trains with recomputed layers."""
+
+    source: Source
+
+
+CACHE = Cache(
+    Source(
+        "Transformers cache",
+        "transformers/cache_utils.py, DynamicCache.update; models/llama/modeling_llama.py, LlamaModel.forward",
+        "4.39.3 to 5.24.0",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
 class RaisedOutputs:
     """Under autocast accelerate wraps the model's forward: what it returns in 16 bits is copied to fp32, while the
     old outputs still live."""

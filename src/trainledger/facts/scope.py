@@ -4,7 +4,7 @@ from __future__ import annotations
 
 OWN_MODELS = ("litgpt", "torchtune", "torchtitan", "pithtrain")  # frameworks that run model code of their own
 SCOPE: dict[str, tuple[str | None, ...]] = {
-    "task": ("pretrain", "sft", "simpo", "orpo"),
+    "task": ("pretrain", "sft", "dpo", "kto", "simpo", "orpo", "ppo", "grpo", "distill", "reward"),
     "adapter.kind": (
         "lora",
         "dora",
@@ -33,6 +33,8 @@ SCOPE: dict[str, tuple[str | None, ...]] = {
         "fsdp_qlora",
         "colossalai",
         "pithtrain",
+        "verl",
+        "openrlhf",
     ),
     "stack.loss": ("full-fp32", "full", "chunked", "fused-linear", "vocab-parallel", None),
     "stack.recompute.kind": ("none", "full", "selective", None),

@@ -21,6 +21,7 @@ from trainledger.importers.draft import Uncounted, Unknown
 from trainledger.importers.formats import Context
 from trainledger.importers.hf_adapter import adapter_keys, quantization_keys
 from trainledger.importers.hf_fsdp import trainer_fsdp
+from trainledger.importers.hf_roles import grpo_roles
 from trainledger.importers.piece import AUTO, Given, Piece
 
 ROWS: dict[str, KeyRow] = {row.name: row for row in (*TRAINER_KEYS, *MODEL_KEYS, *TRL_KEYS)}
@@ -50,6 +51,8 @@ def run_piece(piece: Piece, args: Mapping[str, Given], context: Context) -> None
     _precision(given)
     _stack(given)
     _recompute(given)
+    if trl and given.text(TASK) == "grpo":
+        grpo_roles(given)
     adapter_keys(given, trl)
     quantization_keys(given, trl)
     trainer_fsdp(given)

@@ -1,7 +1,5 @@
-"""OpenRLHF's command lines, old names and new: the policy's update, or supervised and preference training.
-
-The rollout engine, the reference, the critic and the reward model are listed as not counted.
-"""
+"""OpenRLHF's command lines, old names and new: the policy's update and who acts beside it, or supervised and
+preference training."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
 from trainledger.importers.piece import Piece, Rank
+from trainledger.importers.rl_roles import openrlhf_roles
 from trainledger.importers.settings import Settings
 
 FORMAT = "OpenRLHF command line"
@@ -61,6 +60,8 @@ def extract(given: Input, context: Context) -> Piece:
     _ranks(held, piece, said, line, given)
     if task in ("ppo", "grpo") and "batch.micro_batch" not in piece.given:
         piece.fill(POLICY_BATCH.path, POLICY_BATCH.value, POLICY_BATCH.why, POLICY_BATCH.source)
+    if task in ("ppo", "grpo"):
+        openrlhf_roles(held, piece)
     for row in OPENRLHF_FILLED:
         if row.path not in (*piece.given, *piece.filled) and not any(
             path.startswith(f"{row.path}.") for path in piece.given

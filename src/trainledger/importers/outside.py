@@ -86,6 +86,7 @@ def read_pieces(inputs: Sequence[Input], versions: dict[str, str], sets: Sequenc
             problems += error.problems
             continue
         _locate(piece, given.folder)
+        _acting(piece, given.folder)
         pieces.append(piece)
         problems += piece.problems
         for path, where in piece.files:
@@ -138,6 +139,20 @@ def _locate(piece: Piece, folder: str) -> None:
             piece.files.append((os.path.abspath(full), model.where))
         elif base := _untuned(model.value):
             held[key] = Given(base, model.where)
+            why = f"taken for {base}: tuning keeps a model's shape"
+            piece.ignored.append(Ignored(f"{model.where} {model.value}", why))
+
+
+def _acting(piece: Piece, folder: str) -> None:
+    """Models of roles: a path is found beside its file, a tuned one has the shape of what it was tuned from."""
+    for key, model in [one for one in piece.given.items() if one[0].startswith("roles.") and one[0].endswith(".model")]:
+        if not isinstance(model.value, str) or "\0" in model.value:
+            continue
+        full = located(model.value, folder)
+        if os.path.exists(full):
+            piece.given[key] = Given(full, model.where)
+        elif base := _untuned(model.value):
+            piece.given[key] = Given(base, model.where)
             why = f"taken for {base}: tuning keeps a model's shape"
             piece.ignored.append(Ignored(f"{model.where} {model.value}", why))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any
 
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.limits import PLAN_FILE
@@ -15,6 +16,9 @@ from trainledger.importers.json_text import parse_json
 from trainledger.importers.model_source import resolve_model
 from trainledger.importers.sets import apply_sets
 from trainledger.importers.yaml_text import parse_yaml
+
+if TYPE_CHECKING:
+    from trainledger.plan.acting import Roles
 
 
 def read_draft(source: str, sets: Sequence[str] = (), stdin: IO[Any] | None = None) -> Draft:
@@ -29,6 +33,15 @@ def read_draft(source: str, sets: Sequence[str] = (), stdin: IO[Any] | None = No
         raise InputError([Problem("", "an empty file", "a plan is a mapping of keys to values", where=name)])
     folder = "" if source == "-" else os.path.dirname(source)
     return draft_of(apply_sets(document, sets), folder)
+
+
+def model_keys_of(source: str) -> dict[str, Any]:
+    """The keys of the model that a text means: that of a plan in a file, else what `model:` in a plan may be."""
+    if source.endswith((".yaml", ".yml", ".json")) and os.path.isfile(source):
+        data = parse_document(read_text(source, PLAN_FILE), source).data
+        if isinstance(data, dict) and "model" in data and "model_type" not in data:
+            return read_draft(source).plan.keys()
+    return resolve_model(source)[0]
 
 
 def parse_document(text: str, name: str) -> Document:
@@ -66,9 +79,25 @@ def draft_of(document: Document, folder: str = "") -> Draft:
         problems += error.problems
     if problems or plan is None:
         raise InputError(problems)
-    resolved, defaulted = resolve(plan.model_copy(update={"model": keys}))
+    roles = {} if plan.roles is None else {"roles": _roles(plan.roles, folder)}
+    resolved, defaulted = resolve(plan.model_copy(update={"model": keys, **roles}))
     used = tuple(Used(".".join(map(str, path)), value, document.where(path)) for path, value in _leaves(data, ()))
     return Draft(resolved, used, defaulted, ignored)
+
+
+def _roles(roles: Roles, folder: str) -> Roles:
+    """The roles with the keys of the models that they name."""
+    found = {}
+    for name, role in roles.given():
+        if role.model is None:
+            continue
+        try:
+            found[name] = role.model_copy(update={"model": resolve_model(role.model, folder)[0]})
+        except InputError as error:
+            raise InputError(
+                [replace(one, path=f"roles.{name}.{one.path or 'model'}") for one in error.problems]
+            ) from None
+    return roles.model_copy(update=found)
 
 
 def _model(data: Any, folder: str, document: Document) -> tuple[dict[str, Any], tuple[Ignored, ...]]:

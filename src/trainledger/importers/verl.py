@@ -1,7 +1,5 @@
-"""verl's command lines (`python3 -m verl.trainer.main_ppo key=value ...`) and configurations: the policy's update.
-
-The rollout engine, the reference, the critic and the reward model are listed as not counted.
-"""
+"""verl's command lines (`python3 -m verl.trainer.main_ppo key=value ...`) and configurations: the policy's update, and
+who acts beside it."""
 
 from __future__ import annotations
 
@@ -28,6 +26,7 @@ from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
 from trainledger.importers.piece import Piece, Rank
+from trainledger.importers.rl_roles import verl_roles
 from trainledger.importers.settings import Settings
 from trainledger.importers.yaml_text import scalar
 
@@ -91,9 +90,11 @@ def _policy(given: Settings, piece: Piece) -> None:
                 given.give(f"parallel.{key}", given.whole(size), size)
     elif engine not in ENGINES:
         given.refuse(f"{ACTOR}strategy", engine, f"one of {', '.join(ENGINES)}, megatron is known")
+        return
     else:
         piece.give("parallel.strategy", ENGINES[engine], given.where(f"{ACTOR}strategy"))
     _batch(given, piece)
+    verl_roles(given, piece, piece.given["parallel.strategy"].value not in ENGINES.values())
     if given.has(f"{ACTOR}grad_clip"):
         given.give("optimizer.grad_clip", given.number(f"{ACTOR}grad_clip"), f"{ACTOR}grad_clip")
 

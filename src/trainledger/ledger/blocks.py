@@ -99,7 +99,8 @@ class Walker:
         piece, tape = self.piece, self.piece.tape
         casts = frozenset(tape.cached.values())
         keep |= lasting
-        forward = run_forward(tape, casts | keep | piece.staying | {piece.target}, True, None, regions)
+        saving = tape.grad[piece.target]  # where nothing needs a gradient, autograd keeps nothing
+        forward = run_forward(tape, casts | keep | piece.staying | {piece.target}, saving, None, regions)
         self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
         attached = self._staying()
         ahead = self.lines.read(forward.events)

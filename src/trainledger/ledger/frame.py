@@ -47,7 +47,7 @@ class Setting:
 class Frame:
     """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight, the
     attention kernels of the operations being written, fused kernels, releases, operations' primitives and calls, the
-    keys of each attention."""
+    keys of each attention, and its values."""
 
     tape: Tape
     setting: Setting
@@ -59,6 +59,7 @@ class Frame:
     marks: list[tuple[str, int, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
 
     def choice(self, spec: p.Attention) -> Choice:
         """The kernel that this attention runs, given whether there is a mask for it."""
@@ -79,6 +80,11 @@ class Frame:
                 value=spec.value,
             )
         )
+
+    def attended(self, keys: int, values: int) -> None:
+        """An attention is written: its keys and values."""
+        self.keys.append(keys)
+        self.values.append(values)
 
     def param(self, weight: Weight | None) -> int | None:
         """The parameter's value on this tape (None for None)."""

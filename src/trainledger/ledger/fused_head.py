@@ -107,9 +107,12 @@ def _chunk_work(t: Tape, shape: Shape, row: FusedLinear, weight: int) -> tuple[i
     return tuple(_storage(t, dims, dtype, name) for dims, dtype, name in largest)
 
 
-def by_vocabulary(t: Tape, inputs: Inputs) -> int:
-    """TRL's: tiles of tokens by vocabulary rows, made again in backward; gradients are gathered in fp32 and cast."""
-    x = _picked(t, _without_last(t, inputs.hidden, inputs.batch, False))
+def by_vocabulary(t: Tape, inputs: Inputs, counted: int = 0, scattered: int = CHUNKED_HEAD.results) -> int:
+    """TRL's: tiles of tokens by vocabulary rows, made again in backward; gradients are gathered in fp32 and cast.
+    `counted`: tokens of each sequence that count (0: all but the last); `scattered`: results of each token."""
+    whole = _without_last(t, inputs.hidden, inputs.batch, False)
+    every = (Axis(Dim.TOKENS, elements(t.dims[whole][:-1])),)
+    x = _picked(t, whole, counted * inputs.batch)
     shape = _shape(t, x, inputs.weight)
     tokens = (Axis(Dim.TOKENS, shape.tokens),)
     tile = (Axis(Dim.TOKENS, min(shape.tokens, CHUNKED_HEAD.tokens)), Axis(Dim.VOCAB, CHUNKED_HEAD.rows))
@@ -124,7 +127,7 @@ def by_vocabulary(t: Tape, inputs: Inputs) -> int:
     steps = _vocabulary_steps(t, shape, ins, tile)
     saves = (*ins[:1], target, *results[1:]) if grad else ()
     t.run(Prim("fused head by vocabulary", ins, tuple(results), saves, steps, tuple(work)))
-    spread = [t.fresh(tokens, FP32, grad, "result of each token") for _ in range(CHUNKED_HEAD.results)]
+    spread = [t.fresh(every, FP32, grad, "result of each token") for _ in range(scattered)]
     for value in spread:
         t.run(Prim("masked_scatter", (results[0],), (value,), (), (Step(Code.GRAD, 0),), ()))
     loss = t.fresh(ONE, FP32, grad, "loss")
@@ -133,9 +136,10 @@ def by_vocabulary(t: Tape, inputs: Inputs) -> int:
     return loss
 
 
-def _picked(t: Tape, x: int) -> int:
-    """The tokens that count, gathered by a mask: saves their places; backward scatters into zeros."""
-    tokens = (Axis(Dim.TOKENS, elements(t.dims[x][:-1])),)
+def _picked(t: Tape, x: int, counted: int) -> int:
+    """The tokens that count (0: all), gathered by a mask: saves their places; backward scatters into zeros."""
+    every = elements(t.dims[x][:-1])
+    tokens = (Axis(Dim.TOKENS, min(counted, every) if counted else every),)
     out = t.fresh((*tokens, t.dims[x][-1]), t.dtype[x], t.grad[x], "hidden states that count")
     places = [t.fresh(tokens, INT64, False, "places of tokens that count") for _ in t.dims[x][:-1]]
     return t.run(Prim("index", (x,), (out, *places), tuple(places), (Step(Code.GRAD, 0),), ()))

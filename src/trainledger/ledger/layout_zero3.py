@@ -122,6 +122,10 @@ class ZeroParts(DeepSpeed):
             runs.append(((self.flat(Account.GRADIENTS, name, self.total, self.kept, ranks) + 1,), 1))
         return [*runs, *self._hooked(), *([] if self.parts.whole else self.buffers())]
 
+    def forward_only(self) -> Runs:
+        """Parts of the weights, and buffers, of a model that only runs forward: its engine has no buckets."""
+        return [*self._spread(), *([] if self.parts.whole else self.buffers())]
+
     def _beside(self, at: int) -> int:
         """The line of the gradients of a sub-group that an offloaded optimizer leaves on the device."""
         name = self._named("fp32 gradients, this rank's parts", at)

@@ -8,20 +8,23 @@ and the total weight; what the fused kernels make is in facts/losses.py.
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
-from trainledger.facts.colossal import PAIR_LOSS
 from trainledger.facts.dtypes import FP32, INT64
-from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
+from trainledger.facts.losses import CAUSAL_LOSSES, TOKEN_LOSS, of_release, plain_loss
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
+from trainledger.facts.preferences import DIVERGENCE, KERNEL, SELECTIVE
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.ledger import aten, fused_head, losses_torchtitan, losses_torchtune, mega_loss
 from trainledger.ledger.chunked_logits import Ended, chunked
 from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.losses_distilled import distilled
 from trainledger.ledger.losses_pairs import CHOSEN, pair_loss
 from trainledger.ledger.losses_parallel import SPREAD, spread_cross_entropy
+from trainledger.ledger.losses_selective import selective
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.rules import lower
+from trainledger.ledger.run import LOGITS, Scoring
 from trainledger.ledger.software import FOAK, LIGER
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.counts import has_tuned
@@ -31,20 +34,27 @@ FULL_FP32, FUSED, CHUNKED = "full-fp32", "fused-linear", losses_torchtitan.CHUNK
 KEPT_CHUNKS = ("litgpt",)  # frameworks whose chunks of logits are all kept for backward
 
 
-def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) -> Ended:
-    """The last norm, then the names of the model's own forward end, then the head and the loss."""
+def closing_program(frame: Frame, model: Model, ending: list[int], scoring: Scoring) -> Ended:
+    """The last norm, then the names of the model's own forward end, then the head and the loss. Of a model that is not
+    trained nothing has a graph."""
+    made = _closing(frame, model, ending, scoring)
+    if not frame.setting.training:
+        frame.tape.grad[:] = [False] * len(frame.tape.grad)
+    return made
+
+
+def _closing(frame: Frame, model: Model, ending: list[int], scoring: Scoring) -> Ended:
+    ops, loss = model.head.ops, scoring.loss
     if frame.software.mega is not None:  # Megatron's layers under DeepSpeed's wrappers, on a stage of its own
         frame.tape.end(ending)
         return Ended(mega_loss.closing(frame, model, loss, Chunk((), True, True, normed=True)))
-    ops = model.head.ops
     inside = _inside(model)
     lower(frame, ops[:inside])
     frame.tape.end(ending)
     rest = ops[inside:]
-    if loss in PAIR_LOSS.names:
+    if scoring.form or loss == LOGITS:
         lower(frame, rest)
-        named = pair_loss(frame.tape, frame.names, loss)
-        return Ended(named, tuple(frame.names[name] for name in ("logits", CHOSEN) if name in frame.names))
+        return _scripted(frame, scoring)
     if frame.software.framework == TORCHTITAN:
         return losses_torchtitan.ended(frame, rest, loss)
     if frame.software.framework == PITHTRAIN:  # its kernel writes the gradient over the logits
@@ -61,7 +71,7 @@ def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) ->
             return chunked(frame, rest[at], not has_tuned(model))
         if loss == CHUNKED and frame.software.framework == TORCHTUNE:
             return Ended(losses_torchtune.chunked(frame, rest[at]))
-        return Ended(_fused(frame, rest[at], loss))
+        return Ended(_fused(frame, rest[at], scoring))
     if frame.software.framework == TORCHTUNE:
         return Ended(losses_torchtune.full(frame, rest))
     lower(frame, rest)
@@ -71,13 +81,25 @@ def closing_program(frame: Frame, model: Model, ending: list[int], loss: str) ->
     return Ended(made, (frame.names["logits"],))
 
 
+def _scripted(frame: Frame, scoring: Scoring) -> Ended:
+    """What a script makes of all logits: nothing, a divergence from a teacher's, a loss over preferences."""
+    if scoring.loss == LOGITS:
+        return Ended(frame.names[LOGITS])
+    if scoring.form == DIVERGENCE:
+        return Ended(distilled(frame, scoring.counted))
+    if scoring.form in (SELECTIVE, KERNEL):
+        return Ended(selective(frame, scoring.form))
+    loss = pair_loss(frame.tape, frame.names, scoring.loss)
+    return Ended(loss, tuple(frame.names[name] for name in (LOGITS, CHOSEN) if name in frame.names))
+
+
 def _inside(model: Model) -> int:
     """How many of the head's first operations belong to the base model's own forward: those under its name."""
     base = model.embeddings[0].name.partition(".")[0] + "."
     return next((at for at, op in enumerate(model.head.ops) if not op.name.startswith(base)), len(model.head.ops))
 
 
-def _fused(frame: Frame, head: Op, loss: str) -> int:
+def _fused(frame: Frame, head: Op, scoring: Scoring) -> int:
     tape, software = frame.tape, frame.software
     assert isinstance(head.spec, Linear)
     tape.scope = head.name
@@ -85,8 +107,8 @@ def _fused(frame: Frame, head: Op, loss: str) -> int:
         frame.names[head.ins[0]], frame.need(head.spec.weight), frame.param(head.spec.bias), frame.setting.batch
     )
     tape.scope = "loss"
-    if loss == CHUNKED or (LIGER not in software.kernels and software.release("trl")):
-        return fused_head.by_vocabulary(tape, inputs)
+    if scoring.loss == CHUNKED or (LIGER not in software.kernels and software.release("trl")):
+        return fused_head.by_vocabulary(tape, inputs, scoring.counted, scoring.results)
     return fused_head.by_tokens(tape, inputs, software.liger)
 
 
@@ -115,7 +137,9 @@ def cross_entropy(frame: Frame, model: Model, upcast: bool) -> int:
         target = named[-1]
         held += [read, *named]
     fast = (upcast or plain) and model.causal and FOAK in frame.software.kernels
-    loss = fast_cross_entropy(tape, read, target) if fast else torch_cross_entropy(tape, read, target)
+    own = frame.software.framework in TOKEN_LOSS.frameworks and not upcast
+    over = fast or frame.software.framework in TOKEN_LOSS.in_place
+    loss = fast_cross_entropy(tape, read, target, over) if fast or own else torch_cross_entropy(tape, read, target)
     tape.end([*held, output])
     return loss
 
@@ -148,15 +172,16 @@ def _shifted_logits(tape: Tape, logits: int, labels: int) -> list[int]:
     return [shifted, tape.run(Prim("copy", (labels,), (target,), (), (), ()))]
 
 
-def fast_cross_entropy(tape: Tape, logits: int, target: int) -> int:
-    """Unsloth's kernel as fms-acceleration uses it: saves the logits and overwrites them with their gradient.
+def fast_cross_entropy(tape: Tape, logits: int, target: int, over: bool = True) -> int:
+    """A kernel that saves the logits and their sums alone; `over`: their gradient is written over them.
 
-    Source: fms_acceleration_foak/kernels/unsloth/cross_entropy_loss.py (0.7.4), Fast_CrossEntropyLoss.
+    Source: fms_acceleration_foak/kernels/unsloth/cross_entropy_loss.py (0.7.4), Fast_CrossEntropyLoss; the row of
+    flash-attn's in facts/losses.py.
     """
     rows = (Axis(Dim.TOKENS, elements(tape.dims[logits][:-1])),)
     losses = tape.fresh(rows, FP32, True, "loss of each token")
     lse = tape.fresh(rows, FP32, False, "logsumexp")
-    turned = Step(Code.TURN, 0, tape.store[logits])
+    turned = Step(Code.TURN, 0, tape.store[logits]) if over else Step(Code.GRAD, 0)
     tape.run(Prim("fast_cross_entropy", (logits, target), (losses, lse), (logits, lse, target), (turned,), ()))
     loss = tape.fresh((Axis(Dim.ONE, 1),), FP32, True, "loss")
     return tape.run(Prim("sum", (losses,), (loss,), (), (Step(Code.GRAD, 0),), ()))

@@ -1,4 +1,4 @@
-"""Losses over chosen and rejected sequences without a reference model, as ColossalChat's trainers write them.
+"""Losses over chosen and rejected sequences, or over single ones, as ColossalChat's trainers write them.
 
 The model returns fp32 logits of both, of which each half is a slice; of every half without its last token the
 log-probabilities are made and one of each row is picked. Source: the row in facts/colossal.py.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.colossal import PAIR_LOSS
 from trainledger.facts.dtypes import FP32, INT64
+from trainledger.facts.preferences import PAIR
 from trainledger.ledger import aten
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
@@ -21,8 +22,9 @@ def pair_loss(t: Tape, names: dict[str, int], task: str) -> int:
     logits = names["logits"] = aten.to(t, names["logits"], FP32)
     t.scope = "loss"
     batch, sequence, vocab = t.dims[logits]
-    half: Dims = (Axis(batch.dim, batch.size // len(("chosen", "rejected"))), sequence, vocab)
-    both = [_sliced(t, logits, half) for _ in ("chosen", "rejected")]
+    parts = len(PAIR) if task != PAIR_LOSS.single else 1
+    half: Dims = (Axis(batch.dim, batch.size // parts), sequence, vocab)
+    both = [_sliced(t, logits, half) for _ in range(parts)] if parts > 1 else [logits]
     fewer = (half[0], Axis(Dim.SEQUENCE, sequence.size - 1), vocab)
     sums = [_picked(t, one, fewer) for one in both]
     likelihood = _likelihood(t, names, _sliced(t, both[0], fewer)) if task == PAIR_LOSS.likelihood else None
@@ -38,8 +40,9 @@ def _picked(t: Tape, logits: int, dims: Dims) -> int:
     log = _log_softmax(t, read, dims[0].size > 1)
     one = (*dims[:-1], Axis(Dim.ONE, 1))
     index = t.outside(one, INT64, False)
-    picked = t.fresh(one, FP32, True, "log-probability of each token")
-    t.run(Prim("gather", (log, index), (picked,), (index,), aten.GRAD0, ()))
+    grad = t.grad[logits]
+    picked = t.fresh(one, FP32, grad, "log-probability of each token")
+    t.run(Prim("gather", (log, index), (picked,), (index,) if grad else (), aten.GRAD0, ()))
     masked = aten.mul(t, picked, t.outside(one, INT64, False), "masked")
     return _small(t, "sum", masked)
 
@@ -48,9 +51,9 @@ def _log_softmax(t: Tape, x: int, copies: bool) -> int:
     """Log-probabilities, which are saved. The kernel reads a copy where rows of several sequences are cut
     (aten/src/ATen/native/cuda/SoftMax.cu)."""
     dims = t.dims[x]
-    log = t.fresh(dims, FP32, True, "log-probabilities")
+    log = t.fresh(dims, FP32, t.grad[x], "log-probabilities")
     work = (aten.temporary(t, dims, FP32, "log-softmax kernel: contiguous logits"),) if copies else ()
-    return t.run(Prim("log_softmax", (x,), (log,), (log,), aten.GRAD0, work))
+    return t.run(Prim("log_softmax", (x,), (log,), (log,) if t.grad[x] else (), aten.GRAD0, work))
 
 
 def _likelihood(t: Tape, names: dict[str, int], cut: int) -> int:
@@ -75,5 +78,5 @@ def _sliced(t: Tape, x: int, dims: Dims) -> int:
 
 def _small(t: Tape, kind: str, *ins: int) -> int:
     """One number of others, each of which gets a gradient of its own size."""
-    out = t.fresh((Axis(Dim.ONE, 1),), FP32, True, kind)
+    out = t.fresh((Axis(Dim.ONE, 1),), FP32, any(t.grad[value] for value in ins), kind)
     return t.run(Prim(kind, ins, (out,), (), tuple(Step(Code.GRAD, at) for at in range(len(ins))), ()))

@@ -22,6 +22,7 @@ from trainledger.ledger.losses import closing_program
 from trainledger.ledger.losses_pairs import CHOSEN
 from trainledger.ledger.opening import Job, Opening, opening_of
 from trainledger.ledger.outputs import PAIR, Output, ended, keeps_cache, raises
+from trainledger.ledger.outputs import cached as gathered
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.prefix import given_to, kept, with_prefix
 from trainledger.ledger.regions import regions_of
@@ -103,7 +104,7 @@ def _written(job: Job, kind: Kind, opening: Opening) -> Written:
     (before, leaving), (after, arriving) = (_edge(job, opening, tape.dtype[value]) for value in (source, target))
     known = {tape.store[source]: before, tape.store[target]: after}
     prefix = f"{block.name}.*."
-    cached = kept(job, frame, prefix)
+    cached = kept(job, frame, prefix) | gathered(job.book, job.run, frame, prefix)
     known |= given.known | {tape.store[value]: line for value, line in cached.items()}
     return Written(
         frame,
@@ -203,7 +204,7 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
         values.append(tape.inherit((), INT64, False, ""))
         known[tape.store[values[-1]]] = line
     frame.names["h"] = source
-    made = closing_program(frame, job.model, values, job.run.loss)
+    made = closing_program(frame, job.model, values, job.run.scoring)
     loss, logits = made.loss, made.outputs[0] if made.outputs else None
     raised = logits is not None and raises(job.run) and tape.dtype[logits] != FP32
     results = made.outputs if job.run.keeps_logits or raised else ()

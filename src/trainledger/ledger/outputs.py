@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, DType
-from trainledger.facts.outputs import KEPT_CACHE, RAISED_OUTPUTS
+from trainledger.facts.outputs import CACHE, KEPT_CACHE, RAISED_OUTPUTS
 from trainledger.ledger.book import Book
+from trainledger.ledger.frame import Frame
 from trainledger.ledger.run import Run
+from trainledger.ledger.tape import EXTERNAL
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events
 
@@ -30,6 +32,24 @@ class Output(NamedTuple):
 def keeps_cache(run: Run, family: str) -> bool:
     """Whether a model's outputs hold what its layers made keys and values of, though they are recomputed."""
     return run.software.caches and KEPT_CACHE.holds(family, run.setting.transformers)
+
+
+def cached(book: Book, run: Run, frame: Frame, place: str) -> dict[int, int]:
+    """Lines of a layer's keys and values, by value, where a model that is not trained gathers them in its cache while
+    it runs forward; empty where it makes none. `place`: what the layer's lines are called by."""
+    tape, found = frame.tape, dict[int, int]()
+    if run.setting.training or not run.software.caches:
+        return found
+    seen = {EXTERNAL}
+    for name, values in (("keys", frame.keys), ("values", frame.values)):
+        for value in values:
+            storage = tape.store[value]
+            if storage not in seen:  # what is fused lies in one
+                seen.add(storage)
+                made = tape.storages[storage]
+                label = f"{place}{name} in the cache"
+                found[value] = book.tensor(Account.ACTIVATIONS, label, made.dims, made.dtype, CACHE.source)
+    return found
 
 
 def raises(run: Run) -> bool:

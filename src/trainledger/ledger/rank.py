@@ -17,6 +17,7 @@ from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
+from trainledger.facts.phases import DISTILL
 from trainledger.facts.trainer import TRAINER_BATCH, WIDE_STATES
 from trainledger.facts.versions import at_least
 from trainledger.ledger.book import Book
@@ -25,10 +26,12 @@ from trainledger.ledger.layout import Layout
 from trainledger.ledger.megatron import fullest, job_of, rank_of
 from trainledger.ledger.megatron import run_of as megatron_run
 from trainledger.ledger.opening import Job, Trained
+from trainledger.ledger.reference import Reference, reference_of
 from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import Run, run_of
 from trainledger.ledger.step import Extras, Updates, compose
 from trainledger.ledger.strategy import layout_of, pipelined
+from trainledger.ledger.teacher import teacher_of
 from trainledger.ledger.tensor_parallel import spread
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
@@ -70,7 +73,9 @@ def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = 
         return _fullest(plan, model, architecture, rank)
     job = _job(plan, model, architecture)
     extras, updates = extras_of(plan, architecture), updates_of(plan)
-    return _laid(job, layout_of(plan, job, updates, extras.master, rank), updates, extras)
+    layout = layout_of(plan, job, updates, extras.master, rank)
+    beside = teacher_of if plan.task == DISTILL else reference_of
+    return _laid(layout, updates, extras, beside(plan, job, updates, rank))
 
 
 def _job(plan: Plan, model: Model, architecture: str) -> Job:
@@ -82,11 +87,13 @@ def _job(plan: Plan, model: Model, architecture: str) -> Job:
     return Job(Book(), model, run, lambda weight: weight not in left and wanted(weight))
 
 
-def _laid(job: Job, layout: Layout, updates: Updates, extras: Extras) -> Ledger:
-    segments, book = compose(layout.job, layout, updates, extras), job.book
+def _laid(layout: Layout, updates: Updates, extras: Extras, beside: Reference | None = None) -> Ledger:
+    segments, book = compose(layout.job, layout, updates, extras, beside), layout.job.book
     moments = fold(book.lines, segments)
     equals = tuple((Stretch(first, last),) for first, last in layout.equals)
-    return Ledger(tuple(book.lines), moments, tuple(segments), (*layout.host(), *waiting(job)), layout.rank, equals)
+    return Ledger(
+        tuple(book.lines), moments, tuple(segments), (*layout.host(), *waiting(layout.job)), layout.rank, equals
+    )
 
 
 def _fullest(plan: Plan, model: Model, architecture: str, rank: int | None) -> Ledger:
@@ -97,7 +104,7 @@ def _fullest(plan: Plan, model: Model, architecture: str, rank: int | None) -> L
     extras, updates, made = extras_of(plan, architecture), updates_of(plan), []
     for stage in wanted:
         job = _job(plan, model, architecture)
-        made.append(_laid(job, pipelined(plan, job, updates, stage), updates, extras))
+        made.append(_laid(pipelined(plan, job, updates, stage), updates, extras))
     at = max(range(len(made)), key=lambda one: max(moment.allocated for moment in made[one].moments))
     return replace(made[at], rank=stages[wanted[at]][0].first if rank is None else rank, equals=stages)
 

@@ -252,7 +252,7 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
         tape.scope, first = op.name, len(tape.prims)
         if isinstance(op.spec, p.Attention):
             prompts.extended(tape, names, op.ins[1:])
-            frame.keys.append(names[op.ins[1]])
+            frame.attended(names[op.ins[1]], names[op.ins[2]])
         ins = [names[name] for name in op.ins]
         if isinstance(op.spec, p.Linear) and op.name in fused and fused_lora.applies(tape, ins[0]):
             if op.name not in ready:  # the first of a group makes the results of all

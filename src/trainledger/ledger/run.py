@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from trainledger.facts.colossal import LOW_LEVEL, PAIR_LOSS
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.float8 import LOW
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE_ADAPTERS, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.litgpt import NAME as LITGPT
+from trainledger.facts.losses import CHUNKED_HEAD
 from trainledger.facts.peft import INPUT_GRADIENTS
+from trainledger.facts.preferences import FUSED, NAMED, PAIR, PAIRED, REWARDED, TRL, Preference, preference_of
 from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.sharding import FIRST
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
@@ -29,23 +31,36 @@ from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.running import Recompute, Stack
 from trainledger.plan.schema import Plan
 
-PAIR_TENSORS = ("ids", "attention mask", "loss mask", "joined ids", "joined mask")  # of both
-PAIR = ("chosen", "rejected")
 NAMING = (LITGPT, FSDP_QLORA, LOW_LEVEL.framework)  # frameworks whose loops name the model's results
 FLAT = ("fsdp1", "fsdp1-noshard")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
 
 
+LOGITS = "logits"  # a forward that ends with these
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What the loss is made of: the plan's word for it, or the task whose trainer makes it of all logits, and in which
+    form (empty: as the plan says); tokens of each sequence that count (0: all that have a next one); numbers of each
+    token that a fused head hands on."""
+
+    loss: str
+    form: str = ""
+    counted: int = 0
+    results: int = CHUNKED_HEAD.results
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """The run of one rank: rules' setting, accumulation, recompute (`none`, `full`, `reentrant`; `selective`: of the
-    named modules of each layer; of every so many layers one), loss (or the task of pairs),
+    named modules of each layer; of every so many layers one), what the loss is made of,
     switches. The setting's dtypes are those in which weights are read."""
 
     setting: Setting
     accumulation: int
     recompute: str
-    loss: str
+    scoring: Scoring
     gradients: DType
     keeps_gradients: bool
     keeps_logits: bool
@@ -88,9 +103,14 @@ class Run:
         return self.software.framework == FSDP_QLORA
 
     @property
+    def loss(self) -> str:
+        """The plan's word for the loss, or the task whose trainer makes it."""
+        return self.scoring.loss
+
+    @property
     def pairs(self) -> bool:
-        """Whether a script computes its loss of chosen and rejected sequences from the model's logits."""
-        return self.loss in PAIR_LOSS.names
+        """Whether a plain loop's script makes its loss over preferences of logits that it names."""
+        return self.scoring.form == NAMED
 
     @property
     def residual(self) -> DType:
@@ -108,7 +128,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
     gathered = plan.parallel.strategy in GATHERED
     options = stack.options
     setting = Setting(
-        batch=plan.batch.micro_batch * (len(PAIR) if plan.task in PAIR_LOSS.names else 1),
+        batch=plan.batch.micro_batch * (len(PAIR) if plan.task in (*PAIRED, REWARDED) else 1),
         sequence=plan.batch.sequence // plan.parallel.cp + _virtual(plan),
         attention=_attention(plan, architecture),
         weights=compute if gathered else weights,
@@ -126,7 +146,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         recompute=_recompute(stack.recompute),
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
-        loss=plan.task if plan.task in PAIR_LOSS.names else stack.loss,
+        scoring=_scoring(plan),
         gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", _names_logits(stack))),
@@ -134,6 +154,22 @@ def run_of(plan: Plan, architecture: str) -> Run:
         trainer=TRAINER_BATCH.package in stack.versions,
         software=_software(plan),
     )
+
+
+def trainer_of(plan: Plan) -> Preference | None:
+    """The row of the trainer that runs a plan's task over preferences; None where none is known."""
+    return preference_of(plan.task, plan.stack.framework, plan.stack.versions.get(TRL, ""))
+
+
+def _scoring(plan: Plan) -> Scoring:
+    row, counted = trainer_of(plan), plan.batch.loss_tokens or 0
+    if plan.task == REWARDED:  # of rewards nothing is fused
+        return Scoring("full")
+    if row is None:
+        return Scoring(plan.stack.loss, counted=counted)
+    if row.form == FUSED:
+        return Scoring(plan.stack.loss, counted=counted, results=row.results)
+    return Scoring(plan.task, row.form, counted)
 
 
 def _attention(plan: Plan, architecture: str) -> str:
@@ -245,9 +281,10 @@ def _batch_tensors(plan: Plan) -> int:
         return len(given)
     if stack.framework in OWN_MODELS:
         return len(("ids", "labels"))
+    row = trainer_of(plan)
     if plan.stack.framework == LOW_LEVEL.framework:
-        return len(PAIR_TENSORS if plan.task in PAIR_LOSS.names else TRAINER_BATCH.tensors)
+        return row.tensors if row else len(TRAINER_BATCH.tensors)
     if not stack.versions.get(TRAINER_BATCH.package):
         return 1
     ahead = at_least(stack.versions.get("transformers"), TRAINER_BATCH.ahead)
-    return len(TRAINER_BATCH.tensors) * (plan.batch.accumulation if ahead else 1)
+    return (row.tensors if row else len(TRAINER_BATCH.tensors)) * (plan.batch.accumulation if ahead else 1)

@@ -14,6 +14,7 @@ from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import MATRIX, StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
 from trainledger.ledger.arrange import Micro
+from trainledger.ledger.beside import Beside, joined
 from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.layout import Layout, weights_of
@@ -97,6 +98,7 @@ class _Steps:
         "states",
         "temporaries",
         "updates",
+        "warm",
         "work",
     )  # fmt: skip
 
@@ -104,7 +106,7 @@ class _Steps:
         self.job, self.layout, self.updates, self.extras = job, layout, updates, extras
         self.segments: list[Segment] = []
         self.before: Micro | None = None
-        self.rebuilt = False
+        self.rebuilt = self.warm = False
         self.states: Runs = []
         self.temporaries: Runs = []
         self.parameters = layout.parameters
@@ -141,6 +143,12 @@ class _Steps:
             weights = [one.weight for one in reversed(self.parameters) for _ in range(one.count)]
             self.buckets = self._buckets(weights, extras.bucket_cap if extras.unused else -1)
             self._add(INIT, births(self.buckets))
+
+    def beside(self, beside: Beside) -> None:
+        """The weights of what runs beside the model, and its passes before training."""
+        self._add(INIT, beside.weights)
+        self.warm = bool(beside.first)
+        self.segments += with_workspace(list(beside.first), beside.products, self.work)
 
     def _sent(self) -> list[tuple[DType, int]]:
         """Weights layer by layer, then buffers, as DistributedDataParallel sends them when it is built."""
@@ -191,7 +199,8 @@ class _Steps:
     def _micro(self, name: str, kind: Micro, first: bool) -> None:
         ahead, behind = list(kind.forward), list(kind.backward)
         if first:
-            ahead, behind = (with_workspace(segments, kind.products, self.work) for segments in (ahead, behind))
+            ahead = ahead if self.warm else with_workspace(ahead, kind.products, self.work)
+            behind = with_workspace(behind, kind.products, self.work)
         before, self.before = self.before, kind
         if before is not None and before.early:  # the model's results are named before the loss is made of them
             ahead.insert(kind.bound, Segment(ahead[kind.bound].moment, tuple(-line - 1 for line in before.early)))
@@ -244,11 +253,13 @@ def with_workspace(segments: list[Segment], products: Mapping[Events, int], line
     return segments
 
 
-def compose(job: Job, layout: Layout, updates: Updates, extras: Extras) -> list[Segment]:
+def compose(job: Job, layout: Layout, updates: Updates, extras: Extras, beside: Beside | None = None) -> list[Segment]:
     """All segments of a run: building, step 1 (states appear), step 2 (as every later one)."""
     steps = _Steps(job, layout, updates, extras)
     steps.build()
-    micros = layout.micros(_leaves(job, updates, extras, layout.reduces))
+    if beside is not None:
+        steps.beside(beside)
+    micros = joined(layout.micros(_leaves(job, updates, extras, layout.reduces)), beside)
     inputs = _inputs(job)
     first_forward = f"{STEPS[0]}: forward"
     steps.segments += [Segment(first_forward, *run) for run in births([(inputs, job.run.batch_tensors)])]

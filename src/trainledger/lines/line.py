@@ -33,6 +33,8 @@ class Account(StrEnum):
     CLIP = "clip_work"
     STEP = "optimizer_work"
     WORKSPACE = "workspace"
+    CACHE = "kv_cache"
+    SYNC = "weight_sync"
     ENDS = "block_ends"
 
 

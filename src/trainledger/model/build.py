@@ -11,6 +11,7 @@ from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
+from trainledger.facts.preferences import REWARDED
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.model import litgpt, pithtrain, torchtitan, torchtune
@@ -21,6 +22,7 @@ from trainledger.model.program import Model
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS, prefixed, prompted, with_tokens
 from trainledger.model.quantised import packing_of, quantised
 from trainledger.model.released import as_run
+from trainledger.model.valued import valued
 from trainledger.plan.schema import Plan
 
 OWN: Mapping[str, Callable[[Plan], Model]] = {"litgpt": litgpt.model_of}  # frameworks with model code of their own
@@ -44,6 +46,7 @@ def model_of(plan: Plan) -> Model:
         return own(plan)
     release = plan.stack.versions.get("transformers", "")
     model, packing = as_run(build(plan.keys()), plan), packing_of(plan)
+    model = valued(model) if plan.task == REWARDED else model
     if loops(plan):
         model = looped(model, plan)
     if packing is not None:

@@ -29,4 +29,4 @@ Loss = Literal[
     "full-fp32", "full", "chunked", "fused-linear", "vocab-parallel", "vocab-parallel-fused", "vocab-parallel-te"
 ]  # fmt: skip
 
-RESERVED = ("roles", "lengths", "evaluation", "save", "node")
+RESERVED = ("lengths", "evaluation", "save", "node")

@@ -10,10 +10,13 @@ from pydantic import ValidationError
 
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.limits import NESTING
+from trainledger.facts.phases import POLICY
+from trainledger.plan.acting import Roles
 from trainledger.plan.check import findings
 from trainledger.plan.names import RESERVED
 from trainledger.plan.options import check_options
 from trainledger.plan.problems import problems_of
+from trainledger.plan.roles import overlaid
 from trainledger.plan.schema import NULL_MEANS_LEFT_OUT, Plan
 from trainledger.plan.text import Path, dotted, shown
 
@@ -60,9 +63,24 @@ def read_plan(data: object, where: Where = nowhere) -> Plan:
         for finding in findings(plan):
             if not any(_touches(key, name) for key in finding.keys for name in hidden):
                 problems.append((tuple(finding.problem.path.split(".")), finding.problem))
+    if not problems and plan is not None and plan.roles is not None:
+        problems += _of_roles(clean, plan.roles)
     if problems or plan is None:
         raise InputError(_placed(problems, where))
     return plan
+
+
+def _of_roles(clean: dict[str, Any], roles: Roles) -> Iterable[tuple[Path, Problem]]:
+    """What is wrong with the plan of each role, under the role's name."""
+    for name, _ in roles.given():
+        if name == POLICY:
+            continue
+        try:
+            read_plan(overlaid(clean, name))
+        except InputError as error:
+            for problem in error.problems:
+                path = ("roles", name, *problem.path.split("."))
+                yield path, replace(problem, path=dotted(path))
 
 
 def _validate(clean: dict[str, Any], problems: list[tuple[Path, Problem]]) -> tuple[Plan | None, list[Path]]:

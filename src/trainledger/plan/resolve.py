@@ -10,12 +10,15 @@ from trainledger.facts.default_row import Absent, DefaultRow, Follows, Given, Of
 from trainledger.facts.default_words import FORMAT
 from trainledger.facts.defaults import DEFAULTS
 from trainledger.facts.names import CHECKPOINT_DTYPES
+from trainledger.facts.phases import POLICY
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan_days import NIGHTLIES, dated_torch, day_of, last_day
 from trainledger.facts.versions import at_least
+from trainledger.plan.acting import Role
 from trainledger.plan.degrees import accumulation, degrees
 from trainledger.plan.megatron_keys import megatron_keys
 from trainledger.plan.names import Reduced
+from trainledger.plan.roles import overlaid, settled
 from trainledger.plan.schema import Plan, as_mapping
 
 WIDE = ("precision.gradients", "precision.reduce")
@@ -38,6 +41,7 @@ def resolve(plan: Plan) -> tuple[Plan, tuple[Default, ...]]:
 
     Keys without a default (such as `adapter.targets`) stay left out. The degrees are derived from each other.
     """
+    given = plan
     plan, filled = _as_megatron(plan)
     data = as_mapping(plan)
     filled += _derived(plan, data)
@@ -52,7 +56,18 @@ def resolve(plan: Plan) -> tuple[Plan, tuple[Default, ...]]:
             if value is not _MISSING:
                 _set(data, row.path, value)
                 filled.append(Default(row.path, value, _why(row, data), row.source))
-    return Plan.model_validate(data), tuple(filled)
+    return _with_roles(given, Plan.model_validate(data)), tuple(filled)
+
+
+def _with_roles(given: Plan, resolved: Plan) -> Plan:
+    """The resolved plan, each of whose roles has every key of its own plan, resolved in turn."""
+    if given.roles is None:
+        return resolved
+    data, found = as_mapping(given), dict[str, Role]()
+    for name, role in given.roles.given():
+        if name != POLICY:
+            found[name] = settled(role, resolve(Plan.model_validate(overlaid(data, name)))[0])
+    return resolved.model_copy(update={"roles": given.roles.model_copy(update=found)})
 
 
 def _as_megatron(plan: Plan) -> tuple[Plan, list[Default]]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from trainledger.facts.options import OPTION_MAPS, Kind, find_option, option_names
+from trainledger.plan.acting import Roles
 from trainledger.plan.names import Task
 from trainledger.plan.running import Batch, Device, Offload, Parallel, Stack
 from trainledger.plan.text import shown
@@ -53,6 +54,7 @@ class Plan(Section):
     offload: Offload = Field(default_factory=Offload, description="What leaves the device's memory.")
     stack: Stack = Field(default_factory=Stack, description="The software.")
     device: Device | None = Field(None, description="The device of every rank; null means no verdict is asked for.")
+    roles: Roles | None = Field(None, description="Who acts beside the policy in reinforcement learning.")
 
     def keys(self) -> dict[str, Any]:
         """The model's keys as they were given. Raises TypeError when `model` is still a name or a path."""

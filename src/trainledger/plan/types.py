@@ -139,6 +139,12 @@ DegreeOrNull = Annotated[int | None, _optional(_whole(DEGREE)), WithJsonSchema(_
 AdapterRank = Annotated[int | None, _optional(_whole(RANK)), WithJsonSchema(_COUNT_OR_NULL)]
 Layers = Annotated[int | None, _optional(_whole(RANK)), WithJsonSchema(_COUNT_OR_NULL)]
 Parameters = Annotated[int | None, _optional(_whole(PARAMETERS, 0)), WithJsonSchema(_COUNT_OR_NULL)]
+Count = Annotated[int | None, _optional(_whole(PARAMETERS)), WithJsonSchema(_COUNT_OR_NULL)]
+Share = Annotated[
+    float | None,
+    _optional(_real(0, 1)),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}]}),
+]
 Size = Annotated[int | None, _optional(_size), WithJsonSchema(_SIZE_OR_NULL)]
 Dropout = Annotated[float, BeforeValidator(_real(0, 1)), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})]
 Norm = Annotated[

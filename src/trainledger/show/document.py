@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from trainledger.answer.acting import rows_of
 from trainledger.answer.bands import Band, Peak
 from trainledger.answer.disk import elsewhere
 from trainledger.answer.estimate import Estimate, device_of, states_of
@@ -155,6 +156,7 @@ def document(answer: Estimate, origin: Origin, moment: str = "", rank: str = "")
         "moment": shown.name,
         "entries": [entry_data(entry) for entry in entries(answer.ledger, shown, every)],
         "ranks": [_role(role) for role in found],
+        **(_phases(answer) if answer.groups else {}),
         "host": {"bytes": beside.host, "paged_bytes": beside.paged},
         "checkpoint": {"bytes": beside.checkpoint, "weights_only_bytes": beside.weights_only},
         "global_batch": answer.global_batch,
@@ -246,6 +248,26 @@ def _device(device: Device | None) -> dict[str, Any] | None:
         "tiers": [
             {"name": tier.name, "bytes": tier.bytes, "bandwidth": tier.bandwidth, "shared_by": tier.shared_by}
             for tier in device.tiers
+        ],
+    }  # fmt: skip
+
+
+def _phases(answer: Estimate) -> dict[str, Any]:
+    """Of a plan with roles: phases of an iteration by group of devices, and the groups with their verdicts."""
+    return {
+        "phases": [
+            {
+                "group": row.group, "phase": row.phase, "moment": row.moment, "allocated": row.allocated,
+                "worst": row.worst, "roles": [{"role": one.role, "bytes": one.bytes} for one in row.shares],
+            }
+            for row in rows_of(answer.plan, answer.groups)
+        ],
+        "groups": [
+            {
+                "name": one.name, "devices": one.devices, "roles": list(one.roles),
+                "moments": [{"name": moment.name, "allocated": moment.allocated} for moment in one.ledger.moments],
+            }
+            for one in answer.groups
         ],
     }  # fmt: skip
 

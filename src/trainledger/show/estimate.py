@@ -29,6 +29,7 @@ from trainledger.plan.degrees import accumulation, degrees
 from trainledger.plan.runs import Run
 from trainledger.plan.schema import Plan
 from trainledger.show import doubts
+from trainledger.show.acting import phases
 from trainledger.show.document import EVERY, Origin, name_of
 from trainledger.show.references import References
 from trainledger.show.table import Screen, Section
@@ -74,6 +75,7 @@ def sections(answer: Estimate, origin: Origin, view: View, screen: Screen) -> tu
             for name in names
         ),
         _moments(answer, view, screen),
+        *phases(answer, view.size),
         _ranks(roles_of(answer, view.rank) if view.rank else (), view),
         _beside(answer, view),
         *taken(answer, origin, screen.width),

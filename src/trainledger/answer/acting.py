@@ -1,0 +1,198 @@
+"""The estimate of a plan with roles: who lies on which devices, phase by phase, and which phase is the worst."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trainledger.facts.device_rows import Device
+from trainledger.facts.phases import (
+    CRITIC,
+    ENGINE,
+    ITERATIONS,
+    POLICY,
+    ROLES,
+    ROLLOUT,
+    TRAINED,
+    VALUED,
+    Deed,
+    Phase,
+    phases_of,
+)
+from trainledger.ledger.acting import Acts, Part, parted, shifted, together
+from trainledger.ledger.book import Book
+from trainledger.ledger.layout import Layout
+from trainledger.ledger.opening import Job
+from trainledger.ledger.rank import Ledger, rank_ledger, updates_of
+from trainledger.ledger.reference import Pass, laid_out, one_pass, silent, standing
+from trainledger.ledger.rollout import Rollout, generated, rollout_of
+from trainledger.ledger.run import run_of
+from trainledger.ledger.step import INIT, STEPS
+from trainledger.ledger.tensor_parallel import spread
+from trainledger.ledger.updates import births, deaths
+from trainledger.lines.line import Line
+from trainledger.lines.stream import Moment, Segment
+from trainledger.model.build import model_of
+from trainledger.model.program import Model
+from trainledger.model.valued import valued
+from trainledger.plan.acting import COLOCATED, Engine, Role
+from trainledger.plan.degrees import degrees
+from trainledger.plan.roles import role_plan
+from trainledger.plan.schema import Plan
+
+LOG_PROBS = "log-probs"
+EMPTY = Ledger((), (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one role holds in one phase on each device of its group (bytes)."""
+
+    role: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRow:
+    """One phase of the second iteration on one group of devices: at most so many bytes, by role, and whether it is the
+    group's worst."""
+
+    group: str
+    phase: str
+    moment: str
+    allocated: int
+    shares: tuple[Share, ...]
+    worst: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Devices on which roles lie together: its name (of its roles), how many, the roles, their ledger."""
+
+    name: str
+    devices: int
+    roles: tuple[str, ...]
+    ledger: Ledger
+
+
+def model_for(plan: Plan, name: str) -> Model:
+    """The model of a role's plan: critics and reward models have a head of one number."""
+    model = model_of(plan)
+    return valued(model) if name in VALUED else model
+
+
+def groups_of(plan: Plan, ledger: Ledger, architecture: str, device: Device | None) -> tuple[Group, ...]:
+    """The groups of devices of a plan with roles, the policy's first; `ledger`: that of the policy alone."""
+    roles = dict(plan.roles.given()) if plan.roles else {}
+    usable = device.usable_bytes if device else None
+    shared = tuple(name for name in ROLES if name in roles and roles[name].placement == COLOCATED)
+    made = _Maker(plan, roles, ledger, (architecture, usable))
+    found = [Group(", ".join(shared), degrees(plan).world, shared, made.together(shared))]
+    for name in roles:
+        if name not in shared:
+            found.append(Group(name, int(roles[name].placement), (name,), made.together((name,))))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Parts of roles as they are asked for; `on`: the architecture, and the device's usable bytes."""
+
+    plan: Plan
+    roles: Mapping[str, Role]
+    ledger: Ledger
+    on: tuple[str, int | None]
+
+    def together(self, names: tuple[str, ...]) -> Ledger:
+        """The ledger of these roles on the same devices."""
+        parts = {name: self._part(name) for name in names}
+        main = self.ledger if POLICY in names else EMPTY
+        phases = phases_of(self.plan.task, ROLLOUT in self.roles)
+        return together(Acts(parts, {name: self.roles[name] for name in names}, phases), main)
+
+    def _part(self, name: str) -> Part:
+        own, role, architecture = role_plan(self.plan, name), self.roles[name], self.on[0]
+        if name == ROLLOUT:
+            engine = role.engine or Engine()
+            rollout = rollout_of(own, role_plan(self.plan, POLICY), engine, model_of(own), self.on[1])
+            return _engine(rollout, engine.sleep_level in ENGINE.kept)
+        model = model_for(own, name)
+        frozen, (layout, passed) = _forward(own, role, (name, model), architecture)
+        if name not in TRAINED:
+            weights = tuple(Segment(INIT, *run) for run in standing(layout))
+            return Part(tuple(frozen.book.lines), weights, {Deed.FORWARD: passed.segments})
+        whole = self.ledger if name == POLICY else _named(rank_ledger(own, model, architecture), name)
+        built, steps = parted(whole)
+        more = (*whole.lines, *frozen.book.lines)
+        forward = tuple(one._replace(events=shifted(one.events, len(whole.lines))) for one in passed.segments)
+        made = {Deed.TRAIN: steps, Deed.FORWARD: forward}
+        if name != POLICY or ROLLOUT in self.roles:
+            return Part(more, built, made)
+        copies = generated(own, model, role.forward_batch or own.batch.micro_batch)
+        numbered = [(len(more) + at, count) for at, (_, count) in enumerate(copies)]
+        made[Deed.GENERATE] = tuple(Segment("", *run) for run in (*births(numbered), *deaths(numbered)))
+        return Part((*more, *(line for line, _ in copies)), built, made)
+
+
+def _forward(own: Plan, role: Role, who: tuple[str, Model], architecture: str) -> tuple[Job, tuple[Layout, Pass]]:
+    """A role's forward without gradients, in the batches that it takes."""
+    name, model = who
+    if role.forward_batch is not None:
+        batch = own.batch.model_copy(update={"micro_batch": role.forward_batch})
+        own = own.model_copy(update={"batch": batch})
+    job = Job(Book(), spread(model, own), run_of(own, architecture), lambda weight: False)
+    layout = laid_out(own, silent(job, job.model, LOG_PROBS if name == POLICY else name), updates_of(own), None)
+    return job, (layout, one_pass(layout, False))
+
+
+def _engine(rollout: Rollout, kept: bool) -> Part:
+    copies = (*rollout.weights, *rollout.pool, *rollout.update)
+    lines = tuple(line for line, _ in copies)
+    numbered = [(number, count) for number, (_, count) in enumerate(copies)]
+    staying = len(copies) - len(rollout.update)
+    built = tuple(Segment(INIT, *run) for run in births(numbered[:staying]))
+    update = tuple(event for number, _ in numbered[staying:] for event in (number + 1,))
+    gone = tuple(-event for event in update)
+    deeds = {Deed.SYNC: (Segment("", (*update, *gone)),), Deed.GENERATE: (Segment("", ()),)}
+    return Part(lines, built, deeds, kept)
+
+
+def _named(ledger: Ledger, name: str) -> Ledger:
+    """A ledger whose lines' names begin with the role's."""
+    return replace(ledger, lines=tuple(replace(line, name=f"{name}: {line.name}") for line in ledger.lines))
+
+
+def rows_of(plan: Plan, groups: Sequence[Group]) -> tuple[PhaseRow, ...]:
+    """Every phase of the second iteration on every group of devices, with the worst one of each."""
+    return tuple(row for group in groups for row in _rows(plan, group))
+
+
+def _rows(plan: Plan, group: Group) -> Iterator[PhaseRow]:
+    engine = plan.roles is not None and plan.roles.rollout is not None
+    phases = [phase for phase in phases_of(plan.task, engine) if phase.role in group.roles]
+    moments = [max(_moments(group.ledger, phase), key=lambda one: one.allocated) for phase in phases]
+    worst = max((one.allocated for one in moments), default=0)
+    for phase, moment in zip(phases, moments, strict=True):
+        held = dict.fromkeys(group.roles, 0)
+        for number, copies in moment.live:
+            held[owner(group.ledger.lines[number])] += group.ledger.lines[number].unit * copies
+        shares = tuple(Share(role, size) for role, size in held.items())
+        yield PhaseRow(group.name, phase.name, moment.name, moment.allocated, shares, moment.allocated == worst)
+
+
+def _moments(ledger: Ledger, phase: Phase) -> list[Moment]:
+    """The moments of a phase: that of its name, or all of a step's that no other phase has."""
+    step, others = STEPS[-1], [f"{STEPS[-1]}: {one.name}" for row in ITERATIONS for one in row.phases]
+    if phase.deed is not Deed.TRAIN:
+        return [one for one in ledger.moments if one.name == f"{step}: {phase.name}"]
+    critic = f"{step}: {CRITIC} "
+    if phase.role == CRITIC:
+        return [one for one in ledger.moments if one.name.startswith(critic)]
+    mine = (one for one in ledger.moments if one.name.startswith(step) and one.name not in others)
+    return [one for one in mine if not one.name.startswith(critic)]
+
+
+def owner(line: Line) -> str:
+    """The role that a line is of."""
+    word = line.name.partition(": ")[0]
+    return word if word in ROLES else POLICY

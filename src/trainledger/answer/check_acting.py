@@ -1,0 +1,111 @@
+"""What of roles cannot be estimated, or contradicts itself: each by its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
+from trainledger.facts.phases import DISTILL, POLICY, ROLLOUT, TASKS, TEACHER, phases_of
+from trainledger.plan.acting import COLOCATED, IDLE, Role
+from trainledger.plan.degrees import degrees
+from trainledger.plan.roles import SECTIONS, role_plan
+from trainledger.plan.schema import Plan
+
+# strategies under which a frozen forward has rules
+FORWARDS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "hsdp")
+
+
+def acts(plan: Plan) -> bool:
+    """Whether a plan says who acts."""
+    given = plan.roles
+    return given is not None and plan.task in TASKS and any(getattr(given, name) for name in type(given).model_fields)
+
+
+def acting_problems(plan: Plan, check: Callable[[Plan], None]) -> Iterator[Problem]:
+    """Keys of a plan with roles, or that should have some; `check` looks at the plan of one role."""
+    if plan.task == DISTILL:
+        yield from _teaches(plan, check)
+        return
+    if plan.roles is None:
+        if plan.task in TASKS:
+            fix = (
+                "Name who lies on the devices besides the policy, as in roles: {reference: {}, rollout: {engine: ...}}"
+            )
+            yield Problem("roles", f"missing in a plan of {plan.task}", "the roles that act are needed", f"{fix}.")
+        return
+    if plan.task not in TASKS and dict(plan.roles.given()).keys() - {POLICY}:
+        yield Problem("roles", f"given with task {plan.task!r}", f"roles act in {', '.join(TASKS)}", "Leave them out.")
+    if not acts(plan):
+        return
+    if plan.roles.teacher is not None:
+        yield Problem("roles.teacher", f"given with task {plan.task!r}", f"a teacher acts in {DISTILL}")
+    if plan.stack.framework in MEGATRON:
+        yield Problem("roles", f"given with {plan.stack.framework}", "frameworks that run Transformers' models can be")
+        return
+    for name, role in plan.roles.given():
+        yield from (_under(name, one) for one in _role(plan, name, role))
+        if name != POLICY and name != ROLLOUT:
+            try:
+                check(role_plan(plan, name))
+            except InputError as error:
+                yield from (_under(name, one) for one in error.problems)
+
+
+def _teaches(plan: Plan, check: Callable[[Plan], None]) -> Iterator[Problem]:
+    """A student's plan has a teacher and nobody else, on the same devices and there all the time."""
+    if plan.roles is None or plan.roles.teacher is None:
+        yield Problem(
+            "roles.teacher", "missing", "the model that is distilled is needed", "roles: {teacher: {model: ...}}"
+        )
+        return
+    teacher = plan.roles.teacher
+    for name in dict(plan.roles.given()).keys() - {POLICY, TEACHER}:
+        yield Problem(f"roles.{name}", f"given with task {plan.task!r}", "a teacher alone acts there", "Leave it out.")
+    if teacher.placement != COLOCATED or teacher.states or teacher.forward_batch:
+        found = "a place, states or a batch of its own"
+        yield Problem("roles.teacher", found, "TRL's GKD runs it beside the student on each batch", "Leave them out.")
+    own = role_plan(plan, TEACHER)
+    if own.parallel.strategy not in FORWARDS or degrees(own).pp > 1:
+        found = f"found {own.parallel.strategy!r}"
+        yield _under(TEACHER, Problem("parallel.strategy", found, f"{', '.join(FORWARDS)} can be estimated so far"))
+    try:
+        check(own)
+    except InputError as error:
+        yield from (_under(TEACHER, one) for one in error.problems)
+
+
+def _under(name: str, problem: Problem) -> Problem:
+    return replace(problem, path=f"roles.{name}.{problem.path}".rstrip("."))
+
+
+def _role(plan: Plan, name: str, role: Role) -> Iterator[Problem]:
+    known = (IDLE, *dict.fromkeys(phase.name for phase in phases_of(plan.task, True)))
+    for phase in role.states:
+        if phase not in known:
+            near = nearest(phase, known)
+            fix = f"Did you mean {near}?" if near else ""
+            yield Problem(f"states.{phase}", "no phase of this task", f"there are {', '.join(known)}", fix)
+    if name == POLICY and (role.model is not None or any(getattr(role, key) is not None for key in SECTIONS)):
+        yield Problem("", "keys of a plan", "the policy's are the plan's own", "Move them up.")
+    if name == ROLLOUT:
+        yield from _engine(plan, role)
+        return
+    if role.engine is not None:
+        yield Problem("engine", "given", "only rollout has an engine", "Leave it out.")
+    own = role_plan(plan, name)
+    if own.parallel.strategy not in FORWARDS:
+        found = f"found {own.parallel.strategy!r}"
+        yield Problem("parallel.strategy", found, f"{', '.join(FORWARDS)} can be estimated of a forward so far")
+    if degrees(own).pp > 1:
+        yield Problem("parallel.pp", f"found {degrees(own).pp}", "1 can be estimated of a forward so far")
+
+
+def _engine(plan: Plan, role: Role) -> Iterator[Problem]:
+    engine = role.engine
+    if engine is None or (engine.memory_share is None and engine.tokens is None and engine.sequences is None):
+        fix = "Set engine: {memory_share: 0.5}, or the tokens or sequences that its cache holds."
+        yield Problem("engine", "without a size", "the size of its cache is needed", fix)
+    elif engine.memory_share is not None and plan.device is None:
+        yield Problem("engine.memory_share", "given without a device", "the share is one of the device's memory")

@@ -1,0 +1,136 @@
+"""Reinforcement learning in phases: which role does what in each, and what a rollout engine holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trainledger.base.sources import Source
+
+POLICY, REFERENCE, CRITIC, REWARD, ROLLOUT = "policy", "reference", "critic", "reward", "rollout"
+TEACHER, DISTILL = "teacher", "distill"  # the role of a task that has no phases
+ROLES = (POLICY, REFERENCE, CRITIC, REWARD, ROLLOUT)
+TRAINED = (POLICY, CRITIC)  # roles with an optimizer
+VALUED = (CRITIC, REWARD)  # roles whose head makes one number of each token
+
+
+class Deed(StrEnum):
+    """What a role does in a phase."""
+
+    SYNC = "sync"
+    GENERATE = "generate"
+    FORWARD = "forward"
+    TRAIN = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase of an iteration: its name, the role that acts, and what it does."""
+
+    name: str
+    role: str
+    deed: Deed
+
+
+_SYNC = Phase("sync", ROLLOUT, Deed.SYNC)
+_ROLLOUT = Phase("rollout", ROLLOUT, Deed.GENERATE)
+_OWN = Phase("rollout", POLICY, Deed.GENERATE)  # by the policy itself, where there is no engine
+_REWARDS = Phase("rewards", REWARD, Deed.FORWARD)
+_LOG_PROBS = Phase("log-probs", POLICY, Deed.FORWARD)
+_REFERENCE = Phase("reference", REFERENCE, Deed.FORWARD)
+_VALUES = Phase("values", CRITIC, Deed.FORWARD)
+_TRAINING = Phase("training", POLICY, Deed.TRAIN)
+_CRITIC = Phase("critic training", CRITIC, Deed.TRAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """The phases of a task's iteration, in order; a phase whose role a plan does not have falls out."""
+
+    task: str
+    phases: tuple[Phase, ...]
+    source: Source
+
+
+ITERATIONS: tuple[Iteration, ...] = (
+    Iteration(
+        "grpo",
+        (_SYNC, _ROLLOUT, _OWN, _REWARDS, _LOG_PROBS, _REFERENCE, _TRAINING),
+        Source(
+            "TRL GRPOTrainer and verl's RayPPOTrainer",
+            "trl/trainer/grpo_trainer.py, _generate_and_score_completions; verl/trainer/ppo/ray_trainer.py, fit",
+            "1.16.0; b178a3c, 2026-01",
+        ),
+    ),
+    Iteration(
+        "ppo",
+        (_SYNC, _ROLLOUT, _OWN, _REWARDS, _LOG_PROBS, _REFERENCE, _VALUES, _CRITIC, _TRAINING),
+        Source(
+            "verl's RayPPOTrainer and OpenRLHF's PPOTrainer",
+            "verl/trainer/ppo/ray_trainer.py, fit; openrlhf/trainer/ppo_trainer.py",
+            "b178a3c, 2026-01; 3c3be62, 2026-08",
+        ),
+    ),
+)
+TASKS = tuple(row.task for row in ITERATIONS)
+
+
+def phases_of(task: str, engine: bool) -> tuple[Phase, ...]:
+    """The phases of a task's iteration; none for other tasks. `engine`: an engine generates, not the policy itself."""
+    found = next((row.phases for row in ITERATIONS if row.task == task), ())
+    return tuple(one for one in found if not (engine and one is _OWN))
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """A rollout engine's cache of keys and values: tokens of a page, and pages beyond a window that a sequence has
+    while it slides."""
+
+    tokens: int
+    beyond: int
+    source: Source
+
+
+PAGES = Pages(
+    16,
+    1,
+    Source(
+        "vLLM paged cache",
+        "vllm/config/cache.py, block_size; vllm/v1/kv_cache_interface.py, FullAttentionSpec, SlidingWindowSpec, "
+        "MLAAttentionSpec",
+        "0.11.0",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What a rollout engine does with its memory: the pool of its cache is what its share of the device leaves beside
+    its weights and working memory; asleep, level 1 has its weights in the host's memory, level 2 drops them."""
+
+    kept: tuple[int, ...]
+    levels: tuple[int, ...]
+    source: Source
+
+
+ENGINE = EngineFacts(
+    (1,),
+    (1, 2),
+    Source(
+        "vLLM memory",
+        "vllm/v1/worker/gpu_worker.py, determine_available_memory, sleep; vllm/device_allocator/cumem.py",
+        "0.11.0",
+    ),
+)
+GENERATION = Source(
+    "Transformers generation",
+    "transformers/generation/utils.py, _sample; cache_utils.py, DynamicLayer.update; trl/models/utils.py, "
+    "unwrap_model_for_generation",
+    "5.24.0; 1.16.0",
+)
+SYNC = Source(
+    "Weight updates of rollout engines",
+    "trl/generation/vllm_generation.py, sync_weights; verl/workers/fsdp_workers.py, rollout_mode; "
+    "openrlhf/trainer/ray/ppo_actor.py, broadcast_to_vllm",
+    "1.16.0; b178a3c, 2026-01; 3c3be62, 2026-08",
+)

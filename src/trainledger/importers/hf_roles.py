@@ -1,0 +1,27 @@
+"""Who acts beside the policy in TRL's GRPO: a reference if asked for, vLLM where it is colocated."""
+
+from __future__ import annotations
+
+from trainledger.facts.import_hf_trl import VLLM_SHARE, VLLM_SLEEP
+from trainledger.importers.arguments import Arguments
+
+COLOCATE = "colocate"
+
+
+def grpo_roles(given: Arguments) -> None:
+    """Give the roles. An adapter that is switched off is its own reference; a server's devices are not said."""
+    piece = given.piece
+    piece.give("roles.policy.placement", "colocated", given.where("num_generations"))
+    reference = bool(given.number("beta")) or bool(given.flag("force_use_ref_model"))
+    if reference and not given.flag("use_peft"):
+        piece.give("roles.reference.placement", "colocated", given.where("beta", "force_use_ref_model"))
+    if not given.flag("use_vllm") or (given.text("vllm_mode") or COLOCATE) != COLOCATE:
+        return
+    share, tp = given.number("vllm_gpu_memory_utilization"), given.whole("vllm_tensor_parallel_size", least=1)
+    if share is not None:
+        piece.give("roles.rollout.engine.memory_share", share, given.where("vllm_gpu_memory_utilization"))
+    piece.fill(VLLM_SHARE.path, VLLM_SHARE.value, VLLM_SHARE.why, VLLM_SHARE.source)
+    if tp is not None:
+        piece.give("roles.rollout.parallel.tp", tp, given.where("vllm_tensor_parallel_size"))
+    if given.flag("vllm_enable_sleep_mode"):
+        piece.give("roles.rollout.engine.sleep_level", VLLM_SLEEP, given.where("vllm_enable_sleep_mode"))

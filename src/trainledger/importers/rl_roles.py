@@ -1,0 +1,126 @@
+"""Who acts beside the policy, as verl's and OpenRLHF's command lines say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainledger.facts.import_rl import (
+    ACTING,
+    ACTOR,
+    AWAY,
+    ENGINE_TP,
+    FREES,
+    KL,
+    MODEL,
+    NODE,
+    OPENRLHF_ENGINE,
+    OPENRLHF_LOSS,
+    REF_SCORED,
+    SCORED,
+    SHARE,
+    VERL_ACTING,
+    VERL_ENGINE,
+    VERL_LOSS,
+    VERL_REF,
+    VERL_SLEEP,
+    VERL_TUNED,
+)
+from trainledger.facts.import_rows import FilledRow
+from trainledger.facts.option_row import Direction
+from trainledger.importers.draft import Uncounted
+from trainledger.importers.piece import Piece
+from trainledger.importers.settings import Settings
+
+OFF = (False, "False", "false")
+
+
+def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
+    """The reference where a divergence is asked for, the critic, the reward model, and vLLM's engine."""
+    if megatron:
+        for name in VERL_ACTING:
+            if given.said(name):
+                piece.uncounted.append(Uncounted(name, given.where(name), Direction.LOW.value))
+        return
+    _fill(piece, VERL_LOSS)
+    tuned = given.has(f"{MODEL}lora_rank") and bool(given.whole(f"{MODEL}lora_rank", 0))
+    _number(given, SCORED, "roles.policy.forward_batch")
+    if all(given.has(name) for name in AWAY):
+        piece.give("roles.policy.states.idle", "offloaded", given.where(AWAY[0]))
+    if any(given.has(name) for name in KL) and not tuned:  # an adapter that is switched off is its own reference
+        _fill(piece, VERL_REF)
+        _number(given, REF_SCORED, "roles.reference.forward_batch")
+    if given.has("critic.enable") or piece.given["task"].value == "ppo":
+        _model(given, "critic", "critic.model.path")
+        _number(given, "critic.ppo_micro_batch_size_per_gpu", "roles.critic.batch.micro_batch")
+    if given.has("reward_model.enable"):
+        _model(given, "reward", "reward_model.model.path")
+    if given.said(SHARE):
+        given.give("roles.rollout.engine.memory_share", given.number(SHARE), SHARE)
+    _number(given, ENGINE_TP, "roles.rollout.parallel.tp")
+    for row in (*VERL_ENGINE, *(() if given.values.get(FREES) in OFF else (VERL_TUNED if tuned else VERL_SLEEP,))):
+        _fill(piece, row)
+
+
+def openrlhf_roles(given: Settings, piece: Piece) -> None:
+    """The reference unless the divergence has no weight, critic and reward model where they are named, vLLM's
+    engines."""
+    said = {word: next((name for name in names if given.said(name)), "") for word, names in ACTING.items()}
+    together = bool(said["together"])
+    _fill(piece, OPENRLHF_LOSS)
+    _number(given, said["forward"], "roles.policy.forward_batch")
+    if not said["kl"] or given.number(said["kl"]):
+        _placed(given, said, ("reference", "ref"), together or bool(said["with_reference"]))
+        if said["reference_away"]:
+            given.give("roles.reference.states.idle", "offloaded", said["reference_away"])
+    for role in ("critic", "reward"):
+        if said[role]:
+            _model(given, role, said[role])
+            _placed(given, said, (role, role), together)
+    if said["reward"] and said["reward_away"]:
+        given.give("roles.reward.states.idle", "offloaded", said["reward_away"])
+    if said["engines"]:
+        _engines(given, said, together)
+        _fill(piece, OPENRLHF_ENGINE)
+
+
+def _engines(given: Settings, said: Mapping[str, str], together: bool) -> None:
+    count = given.whole(said["engines"], 0) or 1
+    tp = (given.whole(said["engine_tp"]) if said["engine_tp"] else None) or 1
+    given.give("roles.rollout.parallel.tp", tp, said["engine_tp"] or said["engines"])
+    if not together:
+        given.give("roles.rollout.placement", count * tp, said["engines"])
+    if said["share"]:
+        given.give("roles.rollout.engine.memory_share", given.number(said["share"]), said["share"])
+    if said["sleep"]:
+        given.give("roles.rollout.engine.sleep_level", 1, said["sleep"])
+
+
+def _placed(given: Settings, said: Mapping[str, str], who: tuple[str, str], together: bool) -> None:
+    """A role's own devices, unless it lies with the policy; its forward's batch."""
+    role, word = who
+    nodes, gpus = said[f"{word}_nodes"], said[f"{word}_gpus"]
+    where = gpus or nodes or f"--{word}.num_gpus_per_node"
+    if together:
+        given.piece.give(f"roles.{role}.placement", "colocated", given.where(where))
+    else:
+        count = (given.whole(nodes) if nodes else None) or 1
+        per = (given.whole(gpus) if gpus else None) or NODE
+        given.piece.give(f"roles.{role}.placement", count * per, given.where(where))
+    _number(given, said["forward"], f"roles.{role}.forward_batch")
+
+
+def _model(given: Settings, role: str, name: str) -> None:
+    if given.has(name):
+        given.give(f"roles.{role}.model", given.text(name), name)
+    else:
+        given.piece.give(f"roles.{role}.placement", "colocated", given.where(f"{ACTOR}strategy"))
+
+
+def _number(given: Settings, name: str, path: str) -> None:
+    if name and given.said(name):
+        given.give(path, given.whole(name), name)
+
+
+def _fill(piece: Piece, row: FilledRow) -> None:
+    if row.path not in piece.given:
+        piece.fill(row.path, row.value, row.why, row.source)

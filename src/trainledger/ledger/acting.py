@@ -1,0 +1,169 @@
+"""Roles on the same devices put together: one ledger whose moments are the phases of an iteration and the steps.
+
+Every role is a part: lines of its own, how it is built, and what it does in a phase. Between phases its states leave
+the device, or come back, as the plan says. Phases run once before the first optimizer step and once before the second,
+when the optimizer's states lie there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from trainledger.facts.phases import POLICY, ROLLOUT, Deed, Phase
+from trainledger.ledger.rank import Ledger
+from trainledger.ledger.step import INIT, STEPS
+from trainledger.lines.line import Account, Line, Place
+from trainledger.lines.stream import EMPTY, Events, Segment, fold
+from trainledger.plan.acting import IDLE, Role
+
+LEAVING = (Account.WEIGHTS, Account.MASTER, Account.OPTIMIZER, Account.GRADIENTS, Account.BUCKETS, Account.BUFFERS)
+AWAKE, ASLEEP = "resident", "asleep"
+
+
+class Part(NamedTuple):
+    """One role: its lines; segments that build it; by what it does, segments of it (of training: with the step's name
+    in their moments); whether states are kept in the host's memory while they are away."""
+
+    lines: tuple[Line, ...]
+    built: tuple[Segment, ...]
+    deeds: Mapping[Deed, tuple[Segment, ...]]
+    kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    """What is put together: parts by role, what the plan says of each role, the phases in order."""
+
+    parts: Mapping[str, Part]
+    roles: Mapping[str, Role]
+    phases: tuple[Phase, ...]
+
+    def state(self, role: str, phase: Phase) -> str:
+        """Where a role's states are in a phase: on the device while it acts, or is read to update the engine."""
+        if role == phase.role or (phase.deed is Deed.SYNC and role == POLICY):
+            return AWAKE
+        return self.roles[role].states.get(phase.name, self.idle(role))
+
+    def idle(self, role: str) -> str:
+        """Where a role's states are while it does not act."""
+        given = self.roles[role]
+        sleeps = given.engine is not None and given.engine.sleep_level is not None
+        return given.states.get(IDLE, ASLEEP if sleeps else AWAKE)
+
+
+class Stage:
+    """The lines and segments as they are put together; by role, lines alive and lines that are away; lines of the
+    host's memory."""
+
+    __slots__ = ("acts", "alive", "away", "first", "hosted", "lines", "segments")
+
+    def __init__(self, acts: Acts) -> None:
+        self.acts = acts
+        self.lines: list[Line] = []
+        self.segments: list[Segment] = []
+        self.first: dict[str, int] = {}
+        self.alive: dict[str, Counter[int]] = {}
+        self.away: dict[str, Counter[int]] = {}
+        self.hosted: dict[int, int] = {}
+
+    def build(self) -> None:
+        """Every role in turn; an engine finds the others as they are while it generates."""
+        generating = next((one for one in self.acts.phases if one.deed is Deed.GENERATE), None)
+        for role, part in self.acts.parts.items():
+            if role == ROLLOUT and generating is not None:
+                for other in self.first:
+                    if self.acts.state(other, generating) != AWAKE and not self.away[other]:
+                        self._leave(other, INIT)
+            self.first[role] = len(self.lines)
+            self.alive[role], self.away[role] = Counter(), Counter()
+            self.lines += part.lines
+            self.play(role, part.built)
+            if self.acts.idle(role) != AWAKE:
+                self._leave(role, INIT)
+
+    def play(self, role: str, segments: Iterable[Segment], moment: str = "") -> None:
+        """Segments of a role, at the moment named or at their own."""
+        shift = self.first[role]
+        for name, events, repeat in segments:
+            own = shifted(events, shift)
+            self.segments.append(Segment(moment or name, own, repeat))
+            for event in own:
+                if event:
+                    self.alive[role][abs(event) - 1] += repeat if event > 0 else -repeat
+
+    def settle(self, phase: Phase, moment: str) -> None:
+        """States leave first, at the end of the moment before, then others come."""
+        for role in self.acts.parts:
+            if self.acts.state(role, phase) != AWAKE and not self.away[role]:
+                self._leave(role, self.segments[-1].moment)
+        for role in self.acts.parts:
+            if self.acts.state(role, phase) == AWAKE and self.away[role]:
+                whole = phase.deed is not Deed.SYNC or role != ROLLOUT
+                self._come(role, moment, None if whole else (Account.WEIGHTS,))
+
+    def _leave(self, role: str, moment: str) -> None:
+        accounts = (*LEAVING, Account.CACHE, Account.WORKSPACE) if role == ROLLOUT else LEAVING
+        gone = {line: n for line, n in self.alive[role].items() if n > 0 and self.lines[line].account in accounts}
+        self.away[role] = Counter(gone)
+        self._move(role, moment, gone, -1)
+        self.segments.append(Segment(moment, (EMPTY,)))  # trainers and engines give back what the allocator caches
+        if self.acts.parts[role].kept:
+            kept = {line: n for line, n in gone.items() if self.lines[line].account is not Account.CACHE}
+            self.hosted |= {line: max(n, self.hosted.get(line, 0)) for line, n in kept.items()}
+
+    def _come(self, role: str, moment: str, accounts: Sequence[Account] | None) -> None:
+        back = {line: n for line, n in self.away[role].items() if not accounts or self.lines[line].account in accounts}
+        for line in back:
+            del self.away[role][line]
+        if back:
+            self.segments.append(Segment(self.segments[-1].moment, (EMPTY,)))
+        self._move(role, moment, back, 1)
+
+    def _move(self, role: str, moment: str, lines: Mapping[int, int], sign: int) -> None:
+        for line, count in sorted(lines.items()):
+            self.segments.append(Segment(moment, (sign * (line + 1),), count))
+            self.alive[role][line] += sign * count
+
+
+def shifted(events: Events, shift: int) -> Events:
+    """Events of lines whose numbers begin later."""
+    return tuple(event + shift if event > 0 else event - shift if event else 0 for event in events)
+
+
+def together(acts: Acts, main: Ledger) -> Ledger:
+    """One ledger of all parts, with the ranks of the policy's own. Moments of a phase are called by its name."""
+    stage = Stage(acts)
+    stage.build()
+    for step in STEPS:
+        for phase in acts.phases:
+            if phase.role not in acts.parts:
+                continue
+            moment, part = f"{step}: {phase.name}", acts.parts[phase.role]
+            train = phase.deed is Deed.TRAIN
+            own = [one for one in part.deeds[phase.deed] if not train or one.moment.startswith(f"{step}:")]
+            stage.settle(phase, own[0].moment if train and phase.role == POLICY else moment)
+            if train and phase.role == POLICY:
+                stage.play(POLICY, own)
+            elif train:
+                for one in own:
+                    stage.play(phase.role, (one,), f"{step}: {phase.role} {one.moment.partition(': ')[2]}")
+            else:
+                stage.play(phase.role, own, moment)
+    lines, host = tuple(stage.lines), tuple(_hosted(stage))
+    moments = fold(lines, stage.segments)
+    return replace(main, lines=lines, moments=moments, segments=tuple(stage.segments), host=(*main.host, *host))
+
+
+def _hosted(stage: Stage) -> Iterable[tuple[Line, int]]:
+    for line, count in stage.hosted.items():
+        yield replace(stage.lines[line], place=Place.HOST), count
+
+
+def parted(ledger: Ledger) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+    """A trained role's segments: of building, and of the steps."""
+    built = tuple(one for one in ledger.segments if not one.moment.startswith(STEPS))
+    steps = tuple(one for one in ledger.segments if one.moment.startswith(STEPS))
+    return tuple(one._replace(moment=INIT) for one in built), steps

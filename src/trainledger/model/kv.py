@@ -1,0 +1,78 @@
+"""Keys and values that a rollout engine caches for each token of a model, layer by layer.
+
+A layer of grouped heads caches keys and values of its key-value heads; one with latents (MLA) the latent and the turned
+part that all heads share; a layer with a window only its last tokens. Source: the rows in facts/phases.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.problems import InputError, Problem
+from trainledger.facts.dtypes import DType
+from trainledger.facts.phases import PAGES
+from trainledger.model.program import Attention, Block, Linear, Model
+
+LATENT = "kv_a_proj_with_mqa"  # the projection whose result a layer with latents caches
+BOTH = len(("keys", "values"))
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """Equal layers: how many, key-value heads (0: a latent that all heads share), elements of a token's keys and values
+    in one head (or in the latent), tokens that a window keeps (0: all)."""
+
+    layers: int
+    heads: int
+    width: int
+    window: int
+
+    def elements(self, tp: int = 1) -> int:
+        """Elements that one layer caches of one token on each of `tp` ranks; what cannot be split lies on all."""
+        return self.width * (-(-self.heads // tp) if self.heads else 1)
+
+    def tokens(self, length: int, page: int) -> int:
+        """Tokens in the pages of one sequence of this length (tokens)."""
+        if 0 < self.window < length:
+            return (-(-self.window // page) + PAGES.beyond) * page
+        return -(-length // page) * page
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A model's cache: its layers by kind, its element type, tokens of a page, ranks that share the heads."""
+
+    layers: tuple[Cached, ...]
+    dtype: DType
+    page: int = PAGES.tokens
+    tp: int = 1
+
+    @property
+    def per_token(self) -> int:
+        """Bytes of one token in all layers on one rank, windows left aside."""
+        return self.dtype.bytes_of(sum(one.layers * one.elements(self.tp) for one in self.layers))
+
+    def sequence(self, length: int) -> int:
+        """Bytes of one sequence of this length (tokens) on one rank: whole pages, and of a window its own."""
+        kept = (one.layers * one.elements(self.tp) * one.tokens(length, self.page) for one in self.layers)
+        return self.dtype.bytes_of(sum(kept))
+
+
+def cached(model: Model) -> tuple[Cached, ...]:
+    """What every kind of layer caches. Raises InputError where a layer's attention is not known."""
+    found: dict[tuple[int, int, int], int] = {}
+    for block in model.blocks:
+        key = _of(model, block)
+        found[key] = found.get(key, 0) + block.count
+    return tuple(Cached(count, *key) for key, count in found.items())
+
+
+def _of(model: Model, block: Block) -> tuple[int, int, int]:
+    spec = next((op.spec for op in block.ops if isinstance(op.spec, Attention)), None)
+    if spec is None or not model.causal:
+        found = f"found {model.family!r}" + (f": {block.unknown}" if block.unknown else "")
+        raise InputError([Problem("model.model_type", found, "a decoder whose attention is known is needed")])
+    latent = next((op.spec for op in block.ops if op.name.endswith(LATENT) and isinstance(op.spec, Linear)), None)
+    if latent is not None:
+        return 0, latent.weight.dims[0].size, spec.window
+    return spec.kv_heads, spec.head + (spec.value or spec.head), spec.window

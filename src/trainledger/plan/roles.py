@@ -1,0 +1,83 @@
+"""The plan of each role: the run's plan with the role's own keys laid over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainledger.facts.phases import POLICY, ROLLOUT, TEACHER, TRAINED, VALUED
+from trainledger.plan.acting import COLOCATED, Role, Roles
+from trainledger.plan.schema import Plan, as_mapping
+
+SECTIONS = ("adapter", "quantization", "precision", "optimizer", "batch", "parallel", "offload", "stack")
+DEGREES = ("world", "dp", "shard", "tp", "pp", "cp", "ep", "etp", "vpp", "sp", "schedule")
+STEPS = ("global", "accumulation", "loss_tokens")  # of a batch: what only a trained role has
+
+
+def overlaid(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A plan as plain data, of one role: what the plan gives, and over it what its role `name` gives.
+
+    A role with degrees of its own, or devices of its own, takes none of the plan's; an adapter is the policy's alone
+    unless a role gives one.
+    """
+    roles = data.get("roles")
+    role = (roles.get(name) if isinstance(roles, dict) else None) or {}
+    found = {key: value for key, value in data.items() if key != "roles"}
+    if not isinstance(role, dict):
+        return found
+    if name not in TRAINED:
+        found["batch"] = {key: value for key, value in _map(found, "batch").items() if key not in STEPS[:-1]}
+        found |= {"adapter": None}
+    if name == TEACHER:  # which is only run
+        found["task"] = "sft"
+    if name in VALUED:
+        found["stack"] = {**_map(found, "stack"), "loss": "full"}
+    if role.get("model") is not None:
+        found["model"] = role["model"]
+    found["parallel"] = _parallel(found, role)
+    if name == ROLLOUT:  # an engine shards nothing over its replicas
+        found["parallel"] = {
+            "strategy": "ddp",
+            **{key: found["parallel"][key] for key in DEGREES if key in found["parallel"]},
+        }
+    for section in SECTIONS:
+        given = role.get(section)
+        if section in role and section != "parallel":
+            found[section] = {**_map(found, section), **given} if isinstance(given, dict) else given
+    return found
+
+
+def _map(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = data.get(key)
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _parallel(data: Mapping[str, Any], role: Mapping[str, Any]) -> dict[str, Any]:
+    base, own, place = _map(data, "parallel"), role.get("parallel") or {}, role.get("placement", COLOCATED)
+    if not isinstance(own, dict):
+        return base
+    if place == COLOCATED and not any(key in own for key in DEGREES):
+        return {**base, **own}
+    world = base.get("world") if place == COLOCATED else place
+    kept = {key: value for key, value in base.items() if key not in DEGREES}
+    if world is not None and "world" not in own and "dp" not in own:
+        kept["world"] = world
+    return {**kept, **own}
+
+
+def role_plan(plan: Plan, name: str) -> Plan:
+    """The resolved plan of one role of a resolved plan, in which it acts alone."""
+    alone = plan.model_copy(update={"roles": Roles()})
+    if name == POLICY or plan.roles is None:
+        return alone
+    role, data = plan.roles.of(name), as_mapping(alone)
+    kept = {key: value for key, value in data.items() if key not in SECTIONS}
+    if name == TEACHER:
+        kept["task"] = "sft"
+    return Plan.model_validate({**kept, "model": role.model, **{key: getattr(role, key) for key in SECTIONS}})
+
+
+def settled(role: Role, whole: Plan) -> Role:
+    """The role with every key of its own resolved plan, so that `role_plan` reads it back."""
+    data = as_mapping(whole)
+    return role.model_copy(update={**{key: data.get(key) for key in SECTIONS}, "model": data["model"]})

@@ -1,0 +1,228 @@
+"""Roles and phases: who lies on a device when, what leaves it, which phase is the worst, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.acting import PhaseRow, rows_of
+from trainledger.answer.estimate import Estimate, estimate
+from trainledger.answer.timeline import timeline
+from trainledger.base.problems import InputError
+from trainledger.facts.kernels import CUBLAS
+from trainledger.lines.line import Account, Place
+from trainledger.model.build import build
+from trainledger.model.counts import total
+from trainledger.model.valued import valued
+from trainledger.plan.roles import role_plan
+
+TRL = {"versions": {"torch": "2.14.1", "transformers": "5.24.0", "trl": "1.16.0", "accelerate": "1.15.0"},
+       "loss": "fused-linear"}  # fmt: skip
+VERL = {"framework": "verl", "loss": "full", "attention": "flash"}
+ENGINE: dict[str, Any] = {"engine": {"tokens": 4096}}
+SLEEPING = {"engine": {"tokens": 4096, "sleep_level": 2}}
+COUNT = total(build(LLAMA))
+WORKSPACES = 2 * CUBLAS.default  # of two threads, which stay
+
+
+def made(roles: dict[str, Any], task: str = "grpo", stack: dict[str, Any] | None = None, **sections: Any) -> Estimate:
+    return estimate(plan_of(task=task, roles=roles, stack=stack or TRL, **sections))
+
+
+def row(found: Estimate, phase: str) -> PhaseRow:
+    return next(one for one in rows_of(found.plan, found.groups) if one.phase == phase)
+
+
+def held(found: Estimate, phase: str, role: str) -> int:
+    return next(one.bytes for one in row(found, phase).shares if one.role == role)
+
+
+def hosted(found: Estimate, word: str) -> int:
+    return sum(line.unit * copies for line, copies in found.ledger.host if word in line.name)
+
+
+def test_phases_come_in_order_and_one_is_the_worst() -> None:
+    found = made({"reference": {}, "rollout": ENGINE})
+    rows = rows_of(found.plan, found.groups)
+    assert [one.phase for one in rows] == ["sync", "rollout", "log-probs", "reference", "training"]
+    assert sum(one.worst for one in rows) == 1
+    assert max(rows, key=lambda one: one.allocated).worst
+    assert all(sum(share.bytes for share in one.shares) <= one.allocated for one in rows)
+
+
+def test_a_frozen_role_holds_its_weights_and_no_more() -> None:
+    found = made({"reference": {}, "rollout": ENGINE})
+    assert held(found, "rollout", "reference") == pytest.approx(2 * COUNT, rel=0.01)
+    wide = made({"reference": {"precision": {"weights": "fp32"}}, "rollout": ENGINE})
+    assert held(wide, "rollout", "reference") == pytest.approx(4 * COUNT, rel=0.01)
+
+
+@pytest.mark.parametrize(("level", "kept"), [(1, True), (2, False)])
+def test_an_engine_asleep_is_off_the_device(level: int, kept: bool) -> None:
+    found = made({"rollout": {"engine": {"tokens": 4096, "sleep_level": level}}})
+    assert held(found, "training", "rollout") == 0
+    assert held(found, "log-probs", "rollout") == 0
+    weights = hosted(found, "rollout: ")
+    assert weights == (pytest.approx(2 * COUNT, rel=0.01) if kept else 0)
+    assert held(found, "sync", "rollout") == pytest.approx(2 * COUNT, rel=0.01)  # no cache yet
+    assert held(found, "rollout", "rollout") > held(found, "sync", "rollout")
+
+
+def test_an_engine_awake_stays() -> None:
+    found = made({"rollout": ENGINE})
+    assert held(found, "training", "rollout") == held(found, "rollout", "rollout")
+
+
+def test_the_cache_is_of_so_many_tokens_or_what_the_share_leaves() -> None:
+    heads = LLAMA["num_key_value_heads"] * LLAMA["hidden_size"] // LLAMA["num_attention_heads"]
+    token = LLAMA["num_hidden_layers"] * 2 * heads * 2
+    by_tokens = made({"rollout": {"engine": {"tokens": 4090}}})
+    cache = [one.unit for one in by_tokens.ledger.lines if one.account is Account.CACHE]
+    assert cache == [4096 * token]  # whole pages of 16
+    narrow = made({"rollout": {"engine": {"tokens": 4096, "cache_dtype": "fp8"}}})
+    assert [one.unit for one in narrow.ledger.lines if one.account is Account.CACHE] == [2048 * token]
+    device = {"name": "mine", "memory": 10**9}
+    shared = made({"rollout": {"engine": {"memory_share": 0.25}}}, device=device)
+    assert 0 <= 0.25 * 10**9 - held(shared, "rollout", "rollout") < 16 * token  # less than a page is left
+
+
+def test_sequences_of_the_batchs_length_fill_the_cache() -> None:
+    one, two = (made({"rollout": {"engine": {"sequences": count}}}) for count in (1, 2))
+    weights = held(one, "sync", "rollout") - next(each.unit for each in one.ledger.lines if "in pages" in each.name)
+    sizes = [held(each, "rollout", "rollout") - weights for each in (one, two)]
+    assert sizes[1] == 2 * sizes[0]
+
+
+def test_moving_states_between_places_conserves_their_bytes() -> None:
+    stays, leaves = (
+        made({"reference": {"states": {"idle": state}}, "rollout": ENGINE}) for state in ("resident", "offloaded")
+    )
+    moved = held(stays, "training", "reference") - held(leaves, "training", "reference")
+    assert moved == hosted(leaves, "reference: ") > 0
+    assert held(stays, "reference", "reference") == held(leaves, "reference", "reference")
+    assert all(line.place is Place.HOST for line, _ in leaves.ledger.host)
+
+
+def test_the_policys_own_states_can_leave_for_the_rollout() -> None:
+    found = made({"policy": {"states": {"rollout": "offloaded"}}, "rollout": ENGINE})
+    states = 2 * COUNT + 4 * COUNT  # weights and both moments in 16 bits
+    assert held(found, "rollout", "policy") == pytest.approx(WORKSPACES, rel=0.01)
+    assert held(found, "log-probs", "policy") >= states + WORKSPACES
+    assert hosted(found, "") == pytest.approx(states, rel=0.02)
+
+
+def test_a_critic_is_trained_beside_the_policy() -> None:
+    found = made({"reference": {}, "critic": {}, "reward": {}, "rollout": ENGINE}, "ppo", VERL)
+    rows = [one.phase for one in rows_of(found.plan, found.groups)]
+    assert rows == ["sync", "rollout", "rewards", "log-probs", "reference", "values", "critic training", "training"]
+    names = [one.name for one in found.ledger.moments]
+    assert "step 2: critic optimizer" in names
+    states = 6 * total(valued(build(LLAMA)))
+    assert held(found, "rollout", "critic") - WORKSPACES == pytest.approx(states, rel=0.02)
+
+
+def test_a_role_apart_has_devices_of_its_own() -> None:
+    found = made({"reference": {"placement": 2}, "rollout": SLEEPING})
+    assert [(one.name, one.devices) for one in found.groups] == [("policy, rollout", 1), ("reference", 2)]
+    assert not any(line.name.startswith("reference: ") for line in found.ledger.lines)
+    small = {"name": "mine", "memory": 4 * 10**6}
+    small_names = [line.name for line in found.groups[1].ledger.lines]
+    assert any(name.startswith("reference: ") for name in small_names)
+    tight = made({"reference": {"placement": 1}, "rollout": {**SLEEPING, "placement": 1}}, device=small)
+    assert tight.verdict.outcome == "does-not-fit"
+
+
+def test_a_larger_forward_batch_is_its_roles_alone() -> None:
+    few, many = (made({"reference": {"forward_batch": count}, "rollout": ENGINE}) for count in (1, 8))
+    assert held(many, "reference", "reference") > held(few, "reference", "reference")
+    assert held(many, "training", "policy") == held(few, "training", "policy")
+
+
+def test_weights_are_gathered_and_cast_for_the_engine() -> None:
+    parallel = {"strategy": "fsdp2", "dp": 4}
+    largest = LLAMA["vocab_size"] * LLAMA["hidden_size"]
+    found = made({"rollout": {**ENGINE, "precision": {"weights": "fp8"}}}, parallel=parallel,
+                 precision={"weights": "fp32", "gradients": "fp32", "reduce": "fp32"}, stack=VERL)  # fmt: skip
+    sizes = [line.unit for line in found.ledger.lines if line.account is Account.SYNC]
+    assert sizes == [4 * largest, 2 * largest]  # gathered in fp32; the embedding stays in 16 bits
+    whole = made({"rollout": ENGINE})
+    assert not [line for line in whole.ledger.lines if line.account is Account.SYNC]
+
+
+def test_without_an_engine_the_policy_generates_itself() -> None:
+    found = made({"policy": {"forward_batch": 2}})
+    assert [one.phase for one in rows_of(found.plan, found.groups)] == ["rollout", "log-probs", "training"]
+    heads = LLAMA["num_key_value_heads"] * LLAMA["hidden_size"] // LLAMA["num_attention_heads"]
+    layer = 2 * 512 * heads * 2  # keys of both sequences, in 16 bits
+    cache = [(line.unit, line.account) for line in found.ledger.lines if line.account is Account.CACHE]
+    assert cache == [(layer, Account.CACHE)] * 2
+    idle = held(found, "rollout", "policy") - (2 * LLAMA["num_hidden_layers"] + 1) * layer
+    assert idle == pytest.approx(WORKSPACES + 6 * COUNT, rel=0.01)
+    spread = made({"policy": {}}, parallel={"strategy": "zero3", "dp": 4}, precision={"master": "fp32"})
+    assert held(spread, "rollout", "policy") > 2 * COUNT + 14 * COUNT / 4  # all weights beside the states' parts
+
+
+def test_the_timeline_has_the_phases() -> None:
+    roles: dict[str, Any] = {"reference": {}, "rollout": SLEEPING}
+    ticks = timeline(plan_of(task="grpo", roles=roles, stack=TRL)).ticks
+    names = [tick.name for tick in ticks]
+    assert names.index("step 1: rollout") < names.index("step 1: reference") < names.index("step 1: forward")
+    assert all(0 <= tick.after <= tick.most for tick in ticks)
+
+
+def test_an_engine_over_ranks_holds_a_part() -> None:
+    parallel = {"strategy": "fsdp2", "dp": 4}
+    one, two = (
+        made({"rollout": {**SLEEPING, "parallel": {"tp": tp}}}, parallel=parallel, precision={"reduce": "bf16"})
+        for tp in (1, 2)
+    )
+    assert held(two, "sync", "rollout") == pytest.approx(held(one, "sync", "rollout") / 2, rel=0.15)
+
+
+def test_a_roles_plan_is_the_runs_with_its_own_keys_over_it() -> None:
+    plan = plan_of(task="grpo", stack=TRL, parallel={"strategy": "fsdp2", "dp": 4}, precision={"reduce": "bf16"},
+                   adapter={"kind": "lora", "r": 8, "targets": ["q_proj"]},
+                   roles={"reference": {"parallel": {"tp": 2}}, "rollout": ENGINE})  # fmt: skip
+    own = role_plan(plan, "reference")
+    assert (own.parallel.tp, own.parallel.strategy, own.adapter) == (2, "fsdp2", None)
+    assert role_plan(plan, "policy").adapter is not None
+
+
+@pytest.mark.parametrize(
+    ("sections", "path"),
+    [
+        ({"task": "grpo"}, "roles"),
+        ({"task": "sft", "roles": {"reference": {}}}, "roles"),
+        ({"roles": {"rollout": {}}}, "roles.rollout.engine"),
+        ({"roles": {"rollout": {"engine": {"memory_share": 0.5}}}, "device": None},
+         "roles.rollout.engine.memory_share"),
+        ({"roles": {"rollout": ENGINE, "reference": {"engine": {"tokens": 1}}}}, "roles.reference.engine"),
+        ({"roles": {"policy": {"batch": {"micro_batch": 2}}, "rollout": ENGINE}}, "roles.policy"),
+        ({"roles": {"rollout": ENGINE, "reference": {"states": {"rolout": "asleep"}}}},
+         "roles.reference.states.rolout"),
+        ({"roles": {"reference": {"parallel": {"strategy": "fsdp1-noshard"}}},
+          "parallel": {"strategy": "ddp", "dp": 2}}, "roles.reference.parallel.strategy"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_by_name(sections: dict[str, Any], path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        estimate(plan_of(**{"task": "grpo", "stack": TRL, **sections}))
+    assert path in [one.path for one in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("roles", "path"),
+    [
+        ({"reference": {"parallel": {"strategy": "zero9"}}}, "roles.reference.parallel.strategy"),
+        ({"judge": {}}, "roles.judge"),
+        ({"rollout": {"engine": {"sleep_level": 3}}}, "roles.rollout.engine.sleep_level"),
+        ({"reference": {"placement": "elsewhere"}}, "roles.reference.placement"),
+        ({"reference": {"model": "no-such-model"}}, "roles.reference.model"),
+    ],
+)
+def test_what_a_plan_cannot_say(roles: dict[str, Any], path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        plan_of(task="grpo", roles=roles)
+    assert path in [one.path for one in caught.value.problems]
