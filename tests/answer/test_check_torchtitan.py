@@ -33,7 +33,6 @@ def test_what_torchtitan_has_is_allowed(recompute: Any, compute: str) -> None:
         ("precision.fp8.modules", {"fp8": {"modules": ["attention"]}}),
         ("precision.fp8.all_gather", {"fp8": {"all_gather": True}, "strategy": "fsdp1"}),
         ("precision.fp8", {"fp8": {"recipe": "rowwise"}, "compute": "bf16"}),
-        ("precision.compute", {"compute": "nvfp4"}),
         ("stack.recompute.policy", {"recompute": {"kind": "selective", "policy": "other"}}),
         ("stack.recompute.modules", {"recompute": {"kind": "selective", "modules": ["mlp"]}}),
         ("stack.recompute.reentrant", {"recompute": {"kind": "full", "reentrant": True}}),

@@ -54,3 +54,19 @@ def test_what_is_refused(arguments: list[str], capfd: pytest.CaptureFixture[str]
     shown = capfd.readouterr()
     assert shown.out == ""
     assert arguments[1] in shown.err
+
+
+def test_nodes_and_links(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "--nodes", "--search", "dgx h100", "--json"]) == 0
+    (node,) = json.loads(capfd.readouterr().out)["nodes"]
+    assert (node["ranks"], node["device"], [tier["place"] for tier in node["tiers"]]) == (
+        8, "h100-80gb", ["host", "nvme"],
+    )  # fmt: skip
+    assert main(["devices", "--nodes"]) == 0
+    assert "p5.48xlarge" in capfd.readouterr().out
+    assert main(["devices", "--nodes", "--search", "no such node"]) == 2
+    capfd.readouterr()
+    assert main(["devices", "--search", "h100-80gb", "--json"]) == 0
+    device = next(one for one in json.loads(capfd.readouterr().out)["devices"] if one["name"] == "h100-80gb")
+    assert device["link"]["name"] == "PCIe 5.0 x16"
+    assert device["peers"]["bandwidth"] == 450 * 10**9

@@ -22,7 +22,7 @@ KEYS = {
     "parallel",
     "offload",
 }
-KEYS |= {"stack", "device", "roles"}
+KEYS |= {"stack", "device", "node", "save", "evaluation", "lengths", "roles"}
 
 
 def test_there_are_five() -> None:

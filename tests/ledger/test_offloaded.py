@@ -59,3 +59,38 @@ def test_without_recompute_it_is_refused() -> None:
     with pytest.raises(InputError) as raised:
         check(plan_of(stack=stack, offload={"activations": "cpu"}))
     assert "offload.activations" in [one.path for one in raised.value.problems]
+
+
+def trl(reentrant: bool, offload: bool = True) -> Estimate:
+    stack = {"recompute": {"kind": "full", "reentrant": reentrant}}
+    more: dict[str, Any] = {"offload": {"activations": "cpu"}} if offload else {}
+    return estimate(plan_of({**LLAMA, "num_hidden_layers": LAYERS}, stack=stack, **more))
+
+
+@pytest.mark.parametrize(("reentrant", "stays"), [(True, 5), (False, 3)])
+def test_trl_keeps_the_last_tensors_that_were_packed(reentrant: bool, stays: int) -> None:
+    """Five packed tensors stay; without reentrance a layer packs two, of which one is empty."""
+    alive, most = 0, 0
+    ledger = trl(reentrant).ledger
+    for moment, events, repeat in ledger.segments:
+        for event in events * repeat:
+            if event and ledger.lines[abs(event) - 1].name == "hidden states":
+                alive += 1 if event > 0 else -1
+                most = max(most, alive) if moment == "step 1: forward" else most
+    assert stays <= most <= stays + 1  # and the layer's own output
+    plain = trl(reentrant, False)
+    assert inputs(plain, "step 2: loss") - inputs(trl(reentrant), "step 2: loss") == LAYERS * INPUT
+    assert [(line.unit, count) for line, count in ledger.host] == [(INPUT, LAYERS)]
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"stack": {"recompute": "none"}},
+        {"stack": {"recompute": "full"}, "parallel": {"strategy": "ddp", "dp": 2}},
+        {"stack": {"recompute": "full", "kernels": ["liger"]}},
+    ],
+)
+def test_what_trl_offloads_otherwise_is_refused(sections: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"offload\.activations"):
+        check(plan_of(**sections, offload={"activations": "cpu"}))

@@ -263,9 +263,13 @@ def test_page_locked_memory_is_a_power_of_two() -> None:
 def test_nvme_leaves_buffers_in_the_host() -> None:
     options = {"offload_optimizer": {"buffer_count": 5}}
     _, ledger = run("zero3", offload={"optimizer": "nvme"}, parallel={"options": options})
-    assert [(line.name, count) for line, count in ledger.host if line.account is Account.OPTIMIZER] == [
-        ("swap buffer of the optimizer", 5)
-    ]
+    on_host = [(line.name, count) for line, count in ledger.host if line.place is Place.HOST]
+    assert ("swap buffer of the optimizer", 5) in on_host
+    assert not [name for name, _ in on_host if name.startswith(("master", "first", "second"))]
+    away = {line.account: line.unit for line, _ in ledger.host if line.place is Place.NVME}
+    parts = sum(-(-size // RANKS) for size in sizes())
+    assert sum(line.unit for line, _ in ledger.host if line.place is Place.NVME) == 16 * parts
+    assert away[Account.MASTER] == 4 * parts
 
 
 def test_weights_on_the_host_leave_gathers_on_the_device() -> None:

@@ -47,7 +47,7 @@ def test_all_problems_are_listed_at_once() -> None:
             "optimizer": {"name": "adamww", "options": {"scale_parametr": True}},
             "parallel": {"world": 8, "dp": 3},
             "stack": {"versions": {"transfomers": "1", "torch": 2.1}, "recompute": {"kind": "foll"}},
-            "evaluation": {},
+            "evaluation": {"micro_batch": 0},
             "device": 5,
         }
     )
@@ -63,7 +63,7 @@ def test_all_problems_are_listed_at_once() -> None:
         "stack.versions.torch": "quotes",
         "stack.versions.transfomers": "Did you mean transformers?",
         "stack.recompute.kind": "Did you mean full?",
-        "evaluation": "reserved",
+        "evaluation.micro_batch": "from 1 to",
         "device": "device's name",
     }.items():
         assert words in found[path], path

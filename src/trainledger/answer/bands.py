@@ -18,6 +18,7 @@ from trainledger.facts.overheads import (
     reserved_over_allocated,
 )
 from trainledger.facts.overheads import Replayed as Over
+from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.rank import Ledger, payload
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment
@@ -94,7 +95,7 @@ def replayed_over(plan: Plan) -> Over:
 
 def peaks_of(plan: Plan, ledger: Ledger, run: Replayed | None) -> tuple[Peak, Peak]:
     """The peak over building and steps, and over whole steps only."""
-    steps = tuple(moment for moment in ledger.moments if moment.name != INIT)
+    steps = tuple(moment for moment in ledger.moments if in_steps(moment.name))
     if run is not None:
         over = replayed_over(plan)
         return _replayed(largest(ledger.moments), run.most, over), _replayed(largest(steps), run.reserved, over)

@@ -14,6 +14,7 @@ from trainledger.answer.check_framework import framework_problems
 from trainledger.answer.check_megatron import megatron_problems, runs_megatron
 from trainledger.answer.check_megatron_deepspeed import layer_problems, wrapped_problems
 from trainledger.answer.check_mesh import mesh_problems
+from trainledger.answer.check_offload import activation_problems, host_step_problems, offloads_inputs
 from trainledger.answer.check_pipeline import pipeline_model_problems, pipeline_problems
 from trainledger.answer.check_preferences import preference_problems
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
@@ -21,6 +22,7 @@ from trainledger.answer.check_sequence import fetches, sequence_model_problems, 
 from trainledger.answer.check_tensor import tensor_model_problems, tensor_problems
 from trainledger.answer.check_torchtitan import torchtitan_problems
 from trainledger.answer.check_wrapping import wrapping_model_problems, wrapping_problems
+from trainledger.answer.node import node_problems
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.megatron import WRAPPED
 from trainledger.facts.optimizers import OPTIMIZERS
@@ -28,6 +30,7 @@ from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.scope import OWN_SCOPE, SCOPE
 from trainledger.facts.sharding import FIRST, OFFLOAD, SECOND, VERSIONS, WORDS
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.ledger.host_stepped import steps_on_host
 from trainledger.ledger.run import every_of
 from trainledger.ledger.strategy import fsdp_of, waits
 from trainledger.model.counts import has_tuned
@@ -42,15 +45,15 @@ def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
     acting = list(acting_problems(plan, check))
     if runs_megatron(plan):
-        raise_if([*megatron_problems(plan), *mesh_problems(plan), *acting])
+        raise_if([*megatron_problems(plan), *mesh_problems(plan), *node_problems(plan), *acting])
         return
     if plan.stack.framework == WRAPPED:
-        raise_if([*wrapped_problems(plan), *deepspeed_problems(plan)])
+        raise_if([*wrapped_problems(plan), *deepspeed_problems(plan), *node_problems(plan)])
         return
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
     found += [*framework_problems(plan), *colossal_problems(plan), *torchtitan_problems(plan)]
     found += [*preference_problems(plan), *acting]
-    raise_if([*found, *wrapping_problems(plan)])
+    raise_if([*found, *wrapping_problems(plan), *node_problems(plan)])
 
 
 def check_model(plan: Plan, model: Model) -> None:
@@ -199,8 +202,11 @@ def _parts(plan: Plan) -> Iterator[Problem]:
     yield from adapter_problems(plan)
     yield from prefix_problems(plan)
     yield from deepspeed_problems(plan)
+    yield from (*host_step_problems(plan), *activation_problems(plan))
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)
+        if (name == "optimizer" and steps_on_host(plan)) or (name == "activations" and offloads_inputs(plan)):
+            continue
         own = OWN_SCOPE.get(plan.stack.framework, {}).get(f"offload.{name}", ())
         if name == "activations" and fetches(plan):
             continue
@@ -208,5 +214,5 @@ def _parts(plan: Plan) -> Iterator[Problem]:
             yield Problem(
                 f"offload.{name}",
                 f"found {place!r}",
-                "only what DeepSpeed's ZeRO and FSDP offload can be estimated so far",
+                "only what DeepSpeed's ZeRO, FSDP and, on one device, torchao offload can be estimated so far",
             )

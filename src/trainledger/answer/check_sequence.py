@@ -8,6 +8,7 @@ from trainledger.base.problems import Problem
 from trainledger.facts.kernels_attention import WORDS, Kernel
 from trainledger.facts.meshes import HEAD_EXCHANGE
 from trainledger.facts.scope import OWN_MODELS
+from trainledger.ledger.software import DEEPSPEED
 from trainledger.ledger.tiled import fits
 from trainledger.model.program import Attention, Model, SinkAttention
 from trainledger.plan.degrees import degrees
@@ -24,10 +25,10 @@ def exchanges(plan: Plan) -> bool:
 
 
 def fetches(plan: Plan) -> bool:
-    """Whether the inputs of recomputed layers wait in the host's memory."""
+    """Whether the inputs of recomputed layers wait in the host's memory, as a script around DeepSpeed leaves them."""
     given = plan.stack.recompute
     whole = given.kind == "full" and bool(given.reentrant)
-    return plan.offload.activations == "cpu" and whole and plan.stack.framework not in OWN_MODELS
+    return plan.offload.activations == "cpu" and whole and plan.stack.framework == DEEPSPEED
 
 
 def sequence_problems(plan: Plan) -> Iterator[Problem]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trainledger.answer.estimate import Estimate
+from trainledger.answer.budgets import Budgets, budgets_of
+from trainledger.answer.estimate import Estimate, device_of
+from trainledger.answer.saved import dtype_of
 from trainledger.answer.tables import host_lines
-from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.optimizer_bytes import shared_tensors, state_bytes
 from trainledger.facts.optimizer_kinds import Kind, Place
 from trainledger.ledger.rank import trained_of, updates_of
-from trainledger.model.counts import storages
-from trainledger.model.program import Role, Weight
-from trainledger.plan.schema import Plan
+from trainledger.model.counts import kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,8 @@ def elsewhere(answer: Estimate) -> Elsewhere:
     trained, updates = trained_of(plan, model), updates_of(plan)
     master = DTYPES[plan.precision.master] if plan.precision.master else None
     weights = states = paged = 0
-    for weight, count in _kinds(answer):
-        own = _dtype(plan, weight)
+    for weight, count in kinds(model):
+        own = dtype_of(plan, weight)
         if plan.adapter is None or trained(weight):  # of an adapter's run only what it trains is saved
             weights += own.bytes_of(weight.elements) * count
         if not trained(weight):
@@ -52,16 +51,7 @@ def elsewhere(answer: Estimate) -> Elsewhere:
     return Elsewhere(weights, weights + states, paged, host_lines(answer.ledger) + paged)
 
 
-def _kinds(answer: Estimate) -> Iterator[tuple[Weight, int]]:
-    """Every parameter with a storage of its own, equal layers counted."""
-    counts: dict[Weight, int] = {}
-    for _, weight in storages(answer.model):
-        counts[weight] = counts.get(weight, 0) + 1
-    yield from counts.items()
-
-
-def _dtype(plan: Plan, weight: Weight) -> DType:
-    norms = plan.precision.norms
-    if weight.dtype is not None:
-        return weight.dtype
-    return DTYPES[norms if norms and weight.role is Role.NORM else plan.precision.weights]
+def beside(answer: Estimate) -> Budgets:
+    """Every budget besides the device's own memory, with the host's moments and the checkpoint."""
+    where = (device_of(answer.plan), answer.parameters.trainable)
+    return budgets_of(answer.plan, answer.model, answer.ledger, where)

@@ -9,6 +9,7 @@ from trainledger.allocator.conf import Conf, conf_of
 from trainledger.allocator.replay import smallest_capacity
 from trainledger.answer.acting import Group, groups_of
 from trainledger.answer.bands import Band, Outside, Peak, peaks_of, replayed_over, scaled
+from trainledger.answer.budgets import asked, budgets_of, folded
 from trainledger.answer.check import check, check_model
 from trainledger.answer.check_acting import acts
 from trainledger.answer.notes import Notes, notes_of, states_note
@@ -19,13 +20,14 @@ from trainledger.base.units import format_size
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
+from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.rank import Ledger, rank_ledger
-from trainledger.ledger.step import INIT
 from trainledger.lines.line import Account
 from trainledger.model.build import model_of
 from trainledger.model.counts import active, total, trainable, tuned
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees, global_batch
+from trainledger.plan.lengths import at_longest
 from trainledger.plan.roles import role_plan
 from trainledger.plan.schema import Plan
 
@@ -69,8 +71,10 @@ class Estimate:
 def estimate(plan: Plan, rank: int | None = None) -> Estimate:
     """The estimate of a resolved plan: of the fullest rank, or of the one asked for where ranks differ.
 
-    Raises InputError naming every key that this version cannot estimate, or that the model cannot have.
+    Where the plan says how long samples are, it is that of the longest. Raises InputError naming every key that this
+    version cannot estimate, or that the model cannot have.
     """
+    given, plan = plan, at_longest(plan)
     check(plan)
     model = model_of(plan)
     check_model(plan, model)
@@ -84,27 +88,35 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
     run = replayed(ledger, conf)
     outside = Outside.of(architecture, plan)
     peaks = peaks_of(plan, run.ledger if run else ledger, run)
+    trained = tuned(model) if plan.adapter else trainable(model, plan.trainable)
+    verdict = worst((_verdict(plan, peaks[0], outside, (run, conf)), *_apart(plan, groups[1:])))
     return Estimate(
-        plan=plan,
+        plan=given,
         model=model,
-        parameters=Parameters(
-            total(model), tuned(model) if plan.adapter else trainable(model, plan.trainable), active(model)
-        ),
+        parameters=Parameters(total(model), trained, active(model)),
         ledger=run.ledger if run else ledger,
         peak=peaks[0],
         steps=peaks[1],
         device=outside.above(peaks[0].reserved),
-        verdict=worst((_verdict(plan, peaks[0], outside, (run, conf)), *_apart(plan, groups[1:]))),
+        verdict=_everywhere(plan, verdict, ledger, (model, trained)),
         ranks=degrees(plan).world,
         global_batch=global_batch(plan),
-        notes=_notes(
-            plan,
-            model,
-            device,
-            (*stage_note(plan, ledger), *states_note(plan, states_of(ledger)[Account.OPTIMIZER], peaks[0])),
-        ),
+        notes=_notes(plan, model, device, (*stage_note(plan, ledger), *_states_note(plan, ledger, peaks[0]))),
         groups=groups,
     )
+
+
+def _states_note(plan: Plan, ledger: Ledger, peak: Peak) -> Iterable[str]:
+    return states_note(plan, states_of(ledger)[Account.OPTIMIZER], peak)
+
+
+def _everywhere(plan: Plan, verdict: Verdict, ledger: Ledger, of: tuple[Model, int]) -> Verdict:
+    """The device's verdict, with those of the other places where the plan says something of one."""
+    if not asked(plan):
+        return verdict
+    model, trained = of
+    beside = budgets_of(plan, model, ledger, (device_of(plan), trained))
+    return folded(verdict, beside.budgets, beside.traffic)
 
 
 def _notes(plan: Plan, model: Model, device: Device | None, more: Iterable[str]) -> Notes:
@@ -118,7 +130,8 @@ def device_of(plan: Plan) -> Device | None:
     if given is None:
         return None
     tiers = [tier.model_dump() for tier in given.tiers]
-    return device_from({"name": given.name or "device", "memory": given.memory, "tiers": tiers})
+    own = {"bandwidth": given.bandwidth, "link": given.link, "architecture": given.architecture}
+    return device_from({"name": given.name or "device", "memory": given.memory, "tiers": tiers, **own})
 
 
 def architecture_of(device: Device | None) -> str:
@@ -161,7 +174,7 @@ def states_of(ledger: Ledger) -> dict[str, int]:
     steps. While a model is built, weights may lie there twice."""
     kinds = (Account.WEIGHTS, Account.GRADIENTS, Account.MASTER, Account.OPTIMIZER)
     found = dict.fromkeys((kind.value for kind in kinds), 0)
-    for moment in [one for one in ledger.moments if one.name != INIT] or ledger.moments:
+    for moment in [one for one in ledger.moments if in_steps(one.name)] or ledger.moments:
         here = dict.fromkeys(found, 0)
         for number, copies in moment.live:
             line = ledger.lines[number]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainledger.answer.bands import Peak
+from trainledger.answer.notes_beyond import beyond_notes, beyond_uncounted
 from trainledger.answer.notes_megatron import megatron_notes
 from trainledger.answer.precision import warnings
 from trainledger.base.units import format_size
@@ -63,8 +64,16 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
             *_copies(model),
             *megatron_notes(plan, model),
             *_device(device),
+            *beyond_notes(plan),
         ),
-        (*_titan(plan, model), *_compile(plan), *_options(plan), *_further(model), *_whole(plan)),
+        (
+            *_titan(plan, model),
+            *_compile(plan),
+            *_options(plan),
+            *_further(model),
+            *_whole(plan),
+            *beyond_uncounted(plan),
+        ),
     )
 
 

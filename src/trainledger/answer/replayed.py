@@ -18,6 +18,7 @@ from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.dtypes import UINT8
+from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.rank import Ledger, payload
 from trainledger.ledger.step import INIT, OPTIMIZER, STEPS
 from trainledger.lines.line import Account, Line
@@ -28,18 +29,19 @@ ENDS_WHY = "what blocks hold beyond the tensors in them: ends that the allocator
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A ledger with its moments as the allocator has them; bytes reserved at most while building, and at most in the
-    steps, which begin with what building left; the stream, for further replays."""
+    """A ledger with its moments as the allocator has them; bytes reserved at most while building, in the steps, which
+    begin with what building left, and after them (evaluation, a save); the stream, for further replays."""
 
     ledger: Ledger
     built: int
     reserved: int
     stream: Stream
+    beyond: int = 0
 
     @property
     def most(self) -> int:
-        """Bytes reserved at most, building and steps together."""
-        return max(self.built, self.reserved)
+        """Bytes reserved at most, over the whole run."""
+        return max(self.built, self.reserved, self.beyond)
 
 
 def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
@@ -53,13 +55,13 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     queued = frozenset(number for number, line in enumerate(ledger.lines) if line.queued)
     stream = stream_of(segments, sizes, [line.stream for line in ledger.lines], queued)
     simulator = Simulator(conf)
-    spots, built = _run(simulator, stream, segments)
+    spots, (built, reserved, beyond) = _run(simulator, stream, segments)
     moments = lives(segments, spots)
     ends = len(ledger.lines)
     lines = (*ledger.lines, _ends_line())
     made = tuple(_with_ends(moment, lines, ends) for moment in moments)
     again = replace(ledger, lines=lines, moments=made, segments=own)
-    return Replayed(again, built, simulator.peak_reserved, stream)
+    return Replayed(again, built, reserved, stream, beyond)
 
 
 def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, ...]:
@@ -80,7 +82,17 @@ def _longer(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     for _, events, repeat in last:
         for event in events:
             left[abs(event)] += repeat if event > 0 else -repeat
-    return segments if any(count for line, count in left.items() if line) else (*segments, *last)
+    if any(count for line, count in left.items() if line):
+        return segments
+    at = _beyond(segments)
+    return (*segments[:at], *last, *segments[at:])
+
+
+def _beyond(segments: Sequence[Segment]) -> int:
+    """Where what follows the steps begins."""
+    return next(
+        (at for at, one in enumerate(segments) if one.moment != INIT and not in_steps(one.moment)), len(segments)
+    )
 
 
 def _last(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
@@ -96,14 +108,19 @@ def _begun(segments: Sequence[Segment]) -> list[int]:
     return [at for at in range(1, len(segments)) if segments[at - 1].moment == ended != segments[at].moment]
 
 
-def _run(simulator: Simulator, stream: Stream, segments: Sequence[Segment]) -> tuple[dict[str, Spot], int]:
-    """Every moment's largest instant by allocated blocks, and what was reserved at most before the first step. Once a
-    repeat of the last step takes nothing more from the device, the others are not run."""
+def _run(
+    simulator: Simulator, stream: Stream, segments: Sequence[Segment]
+) -> tuple[dict[str, Spot], tuple[int, int, int]]:
+    """Every moment's largest instant by allocated blocks, and what was reserved at most before the first step, in the
+    steps, and after them. Once a repeat of the last step takes nothing more from the device, the others are not run."""
     spots: dict[str, Spot] = {}
     built, start, taken = 0, 0, None
-    begun = _begun(segments)
+    begun, end = _begun(segments), _beyond(segments)
+    stepped = 0
     for index, (moment, events, repeat) in enumerate(segments):
-        if index in begun:
+        if index == end:
+            stepped, simulator.peak_reserved = simulator.peak_reserved, simulator.reserved
+        elif index in begun and end == len(segments):
             if taken == simulator.reserved:
                 break
             taken = simulator.reserved
@@ -117,7 +134,8 @@ def _run(simulator: Simulator, stream: Stream, segments: Sequence[Segment]) -> t
             turn, at = divmod(simulator.peak_allocated_at - start + 1, len(events)) if events else (0, 0)
             spots[moment] = Spot(high, index, turn, at)
         start = stop
-    return spots, built
+    most = simulator.peak_reserved
+    return spots, (built, stepped, most) if end < len(segments) else (built, most, 0)
 
 
 def _ends_line() -> Line:

@@ -13,7 +13,7 @@ from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.overheads import Interval, communicators, context, libraries, peers
 from trainledger.ledger.rank import Ledger
-from trainledger.lines.line import Account, Line
+from trainledger.lines.line import Account, Line, Place
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import degrees
 from trainledger.plan.groups import groups_of, peers_of
@@ -131,6 +131,17 @@ def timeline(answer: Estimate) -> tuple[MomentRow, ...]:
     )
 
 
+def by_part(answer: Estimate) -> tuple[MomentRow, ...]:
+    """The run's parts (init, step 1, step 2, evaluation, save), each by the name of its largest moment, against the
+    largest of all."""
+    best: dict[str, MomentRow] = {}
+    for row in timeline(answer):
+        part = row.name.partition(":")[0]
+        if part not in best or row.allocated > best[part].allocated:
+            best[part] = row
+    return tuple(best.values())
+
+
 def cells(shares: Sequence[float], width: int, columns: int = 1) -> tuple[int, ...]:
     """Lengths of bars for fractions of the longest, which takes one of `columns` equal columns of `width` cells."""
     room = max(width // columns, 1)
@@ -237,7 +248,7 @@ def _number(text: str, last: int) -> int | None:
 
 def host_lines(ledger: Ledger) -> int:
     """Bytes of the lines that lie in the host's memory."""
-    return sum(line.unit * copies for line, copies in ledger.host)
+    return sum(line.unit * copies for line, copies in ledger.host if line.place is Place.HOST)
 
 
 def _identity(line: Line) -> tuple[object, ...]:

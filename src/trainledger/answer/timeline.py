@@ -11,6 +11,7 @@ from trainledger.answer.estimate import architecture_of, device_of
 from trainledger.ledger.rank import rank_ledger
 from trainledger.lines.stream import EMPTY
 from trainledger.model.build import model_of
+from trainledger.plan.lengths import at_longest
 from trainledger.plan.schema import Plan
 
 
@@ -42,6 +43,7 @@ def timeline(plan: Plan, rank: int | None = None) -> Timeline:
 
     Raises InputError as `estimate` does.
     """
+    plan = at_longest(plan)
     check(plan)
     model = model_of(plan)
     check_model(plan, model)

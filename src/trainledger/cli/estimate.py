@@ -10,7 +10,7 @@ import typer
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.units import SHOWN_UNITS
 from trainledger.cli.gate import Gated, check_gate, exit_code
-from trainledger.cli.sources import Env, Files, Sets, Versions, read_files
+from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, read_files
 
 if TYPE_CHECKING:
     from trainledger.importers.draft import Draft
@@ -28,6 +28,7 @@ def estimate(
     sets: Sets = None,
     env: Env = None,
     versions: Versions = None,
+    device: OwnDevice = "",
     lines: Annotated[bool, typer.Option("--lines", help="Unfold every account to its lines.")] = False,
     moment: Annotated[str, typer.Option("--moment", help="Show this moment's lines, not the peak's.")] = "",
     rank: Annotated[str, typer.Option("--rank", help="A rank's number, or all.")] = "",
@@ -43,6 +44,7 @@ def estimate(
     """
     check_units(units)
     check_gate(gate)
+    sets = on_device(sets, device)
     given: dict[str, object] = {"--lines": lines, "--moment": moment}
     if quick:
         _refuse({**given, "--rank": rank, "--timeline": timeline}, "--quick", "a rule of thumb has no lines or ranks")

@@ -29,6 +29,8 @@ VERBS: dict[str, str] = {
     "layout": "Where one rank's parameters lie, range by range.",
     "states": "Bytes per parameter and per rank, by recipe.",
     "kv": "Bytes that a rollout engine caches for each token.",
+    "checkpoint": "What a checkpoint takes on disk, file by file.",
+    "review": "One page of model states, for an architecture review.",
     "models": "The model catalogue: names, parameter counts, sources.",
     "devices": "The devices a plan can name, with their memory.",
     "schema": "The JSON Schema of a plan.",

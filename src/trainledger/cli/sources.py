@@ -18,12 +18,23 @@ FILES_HELP = (
 )
 SET_HELP = "Change a key of the plan: batch.micro_batch=2. May be given several times."
 ENV_HELP = "A variable that a script may read. Nothing is taken from this machine's own."
+DEVICE_HELP = "The device in place of the plan's: a known name, or a file that describes one of your own."
 VERSION_HELP = "The release whose defaults count: axolotl==0.9.2. Left out, the newest known."
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help=FILES_HELP)]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP)]
 Env = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help=ENV_HELP)]
 Versions = Annotated[list[str] | None, typer.Option("--framework-version", metavar="NAME==X.Y", help=VERSION_HELP)]
+OwnDevice = Annotated[str, typer.Option("--device", metavar="NAME|FILE", help=DEVICE_HELP)]
+
+
+def on_device(sets: Sequence[str] | None, device: str) -> list[str]:
+    """Changes to the plan with the device that was given, before those that were. Raises InputError for a file."""
+    if not device:
+        return list(sets or ())
+    from trainledger.importers.beside import device_set
+
+    return [device_set(device), *(sets or ())]
 
 
 def read_files(

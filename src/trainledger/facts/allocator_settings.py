@@ -23,9 +23,11 @@ class Value(StrEnum):
 
 
 class Moves(StrEnum):
-    """Which memory a setting moves: the device's, which the replay counts, the host's pinned caches, or none."""
+    """Which memory a setting moves: the device's, which the replay counts, sizes of page-locked tensors, the host's
+    pinned caches otherwise, or none."""
 
     DEVICE = "device"
+    PINNED = "pinned"
     HOST = "host"
     NOTHING = "nothing"
 
@@ -65,8 +67,8 @@ SETTINGS: dict[str, Setting] = {
         Setting("pinned_use_background_threads", Value.BOOL, Moves.HOST, CONFIG),
         Setting("pinned_num_register_threads", Value.POWER, Moves.HOST, CUDA_CONFIG, 1, 128),
         Setting("pinned_reserve_segment_size_mb", Value.MEBIBYTES, Moves.HOST, CUDA_CONFIG, 1),
-        Setting("pinned_max_round_threshold_mb", Value.MEBIBYTES, Moves.HOST, CONFIG),
-        Setting("pinned_max_cached_size_mb", Value.MEBIBYTES, Moves.HOST, CONFIG),
+        Setting("pinned_max_round_threshold_mb", Value.MEBIBYTES, Moves.PINNED, CONFIG),
+        Setting("pinned_max_cached_size_mb", Value.MEBIBYTES, Moves.PINNED, CONFIG),
         Setting("pinned_free_catch_all", Value.BOOL, Moves.HOST, CUDA_CONFIG),
     )
 }
@@ -86,6 +88,8 @@ class Intervals:
 
 
 INTERVALS = Intervals(MIB, 16, MIB, CONFIG)
+# A page-locked tensor above the smaller of these is not rounded up to a power of two; unset, every one is.
+PINNED = tuple(SETTINGS[name] for name in ("pinned_max_round_threshold_mb", "pinned_max_cached_size_mb"))
 # The environment variables that hold these settings; the first that is set wins.
 ALLOCATOR_TEXTS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 BACKENDS = ("native", "cudaMallocAsync", "hipMallocAsync")

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainledger.base.places import Place
 from trainledger.base.sources import Basis, Source
 from trainledger.base.units import GB, GIB, MIB
+from trainledger.facts.links import Link, host_link
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
     """One level of memory that a device can place tensors in.
 
-    `bytes` of it, `bandwidth` in bytes per second (None = not published), shared by `shared_by` devices.
+    `bytes` of it, `bandwidth` in bytes per second (None = not published), shared by `shared_by` devices; what kind of
+    memory it is.
     """
 
     name: str
     bytes: int
     bandwidth: int | None = None
     shared_by: int = 1
+    place: Place = Place.HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,8 @@ class Device:
     `label` is the marketing size. `total_bytes` is what the runtime reports; where nobody printed it, it is derived
     from a sibling card and of basis assumed. `bandwidth` of the device memory is in bytes per second, None where not
     published; `spec` says where label and bandwidth come from. `tiers`: the device memory first, then what else a
-    tensor may live in. A card that presents itself as two devices has one row for one of them.
+    tensor may live in; `link`: the way to the host's memory, None where it is not known or both share one memory. A
+    card that presents itself as two devices has one row for one of them.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Device:
     spec: Source
     aliases: tuple[str, ...] = ()
     tiers: tuple[Tier, ...] = ()
+    link: Link | None = None
 
     @property
     def usable_bytes(self) -> int:
@@ -96,7 +102,8 @@ def build(vendor: str, table: tuple[Row, ...]) -> tuple[Device, ...]:
                 source=total.source,
                 bandwidth=bandwidth,
                 spec=Source(sheet, f"{vendor}, product documentation"),
-                tiers=(Tier("device memory", total.bytes, bandwidth),),
+                tiers=(Tier("device memory", total.bytes, bandwidth, place=Place.DEVICE),),
+                link=host_link(name, architecture),
             )
         )
     return tuple(devices)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 
+from trainledger.base.places import Place
 from trainledger.base.problems import InputError, Problem
 from trainledger.base.sources import Basis, Source
 from trainledger.base.units import format_size, parse_size
@@ -14,6 +15,7 @@ from trainledger.facts.device_rows import Device, Tier
 from trainledger.facts.devices_nvidia import NVIDIA_DEVICES
 from trainledger.facts.devices_other import OTHER_DEVICES
 from trainledger.facts.devices_rtx import RTX_DEVICES
+from trainledger.facts.links import Link
 
 __all__ = ["DEVICES", "Device", "Tier", "custom_device", "device_from", "find_device"]
 
@@ -27,8 +29,14 @@ NOISE = frozenset(
 USER = Source("given by the user", "the plan's `device`")
 SHOWN = 4
 NEAR = 0.5
-DEVICE_KEYS = ("name", "memory", "tiers")
-TIER_KEYS = ("name", "bytes", "bandwidth", "shared_by")
+DEVICE_KEYS = ("name", "memory", "bandwidth", "link", "architecture", "tiers")
+TIER_KEYS = ("name", "bytes", "bandwidth", "shared_by", "place")
+# What a tier's name says of its kind, where it has no `place`; the host's memory where it says nothing.
+TIER_WORDS: dict[Place, tuple[str, ...]] = {
+    Place.ON_CHIP: ("sram", "on-chip", "on chip", "scratchpad", "vmem"),
+    Place.NVME: ("nvme", "ssd", "flash"),
+    Place.REMOTE: ("remote", "network", "pool", "fabric"),
+}
 
 
 def _key(name: str) -> str:
@@ -80,7 +88,7 @@ def custom_device(name: str, memory_bytes: int, base: Device | None = None) -> D
         )
     label = format_size(memory_bytes, "auto")
     if base is None:
-        own = (Tier("device memory", memory_bytes),)
+        own = (Tier("device memory", memory_bytes, place=Place.DEVICE),)
         return Device(name, "user", "unknown", label, memory_bytes, Basis.ASSUMED, USER, None, USER, tiers=own)
     tiers = (replace(base.tiers[0], bytes=memory_bytes), *base.tiers[1:])
     return replace(
@@ -96,10 +104,12 @@ def custom_device(name: str, memory_bytes: int, base: Device | None = None) -> D
 
 
 def device_from(given: str | Mapping[str, object] | None, path: str = "device") -> Device | None:
-    """The device that a plan's `device` means: a name, `{name, memory?, tiers?}`, or none.
+    """The device that a plan's `device` means: a name, `{name, memory?, bandwidth?, link?, architecture?, tiers?}`, or
+    none.
 
-    `memory` replaces the usable bytes of a known device, or makes a new one. `tiers` adds memory beside it, each
-    `{name, bytes, bandwidth?, shared_by?}`. Raises InputError with every problem found.
+    `memory` replaces the usable bytes of a known device, or makes a new one; `bandwidth` is that of its memory and
+    `link` that of the way to the host, in bytes per second. `tiers` adds memory beside it, each `{name, bytes,
+    bandwidth?, shared_by?, place?}`. Raises InputError with every problem found.
     """
     if given is None:
         return None
@@ -111,11 +121,27 @@ def device_from(given: str | Mapping[str, object] | None, path: str = "device") 
         problems.append(Problem(f"{path}.name", repr(name), "a device's name, or a name of your own"))
     size = None if memory is None else _size(memory, f"{path}.memory", problems)
     tiers = _tiers(given.get("tiers"), f"{path}.tiers", problems)
+    speeds = {
+        key: _size(given[key], f"{path}.{key}", problems) for key in ("bandwidth", "link") if given.get(key) is not None
+    }
     if problems or not isinstance(name, str):
         raise InputError(problems)
     base = BY_KEY.get(_key(name)) if size is not None else find_device(name, path)
     device = custom_device(name, size, base) if size is not None else base
-    return replace(device, tiers=(*device.tiers, *tiers)) if device and tiers else device
+    if device is None:
+        return None
+    device = replace(device, tiers=(*device.tiers, *tiers)) if tiers else device
+    return _told(device, speeds, given.get("architecture"))
+
+
+def _told(device: Device, speeds: Mapping[str, int], architecture: object) -> Device:
+    """The device with bandwidths and the architecture that the user gives."""
+    if speed := speeds.get("bandwidth"):
+        own = replace(device.tiers[0], bandwidth=speed)
+        device = replace(device, bandwidth=speed, tiers=(own, *device.tiers[1:]))
+    if way := speeds.get("link"):
+        device = replace(device, link=Link("link to the host", way, USER))
+    return replace(device, architecture=str(architecture)) if architecture else device
 
 
 def _unknown_keys(given: Mapping[str, object], known: tuple[str, ...], path: str) -> list[Problem]:
@@ -141,7 +167,7 @@ def _tiers(given: object, path: str, problems: list[Problem]) -> tuple[Tier, ...
     if given is None:
         return ()
     if not isinstance(given, list | tuple):
-        problems.append(Problem(path, repr(given), "a list of {name, bytes, bandwidth?, shared_by?}"))
+        problems.append(Problem(path, repr(given), "a list of {name, bytes, bandwidth?, shared_by?, place?}"))
         return ()
     return tuple(_tier(item, f"{path}.{position}", problems) for position, item in enumerate(given))
 
@@ -159,4 +185,16 @@ def _tier(item: object, path: str, problems: list[Problem]) -> Tier:
         shared = 1
     bandwidth = item.get("bandwidth")
     speed = None if bandwidth is None else _size(bandwidth, f"{path}.bandwidth", problems)
-    return Tier(str(name), _size(item.get("bytes"), f"{path}.bytes", problems), speed, shared)
+    size = _size(item.get("bytes"), f"{path}.bytes", problems)
+    return Tier(str(name), size, speed, shared, _place(item.get("place"), str(name), path, problems))
+
+
+def _place(given: object, name: str, path: str, problems: list[Problem]) -> Place:
+    """The kind of memory that a tier is: as said, or by its name."""
+    if given is None:
+        words = name.lower()
+        return next((place for place, known in TIER_WORDS.items() if any(word in words for word in known)), Place.HOST)
+    if isinstance(given, str) and given in tuple(Place):
+        return Place(given)
+    problems.append(Problem(f"{path}.place", repr(given), f"one of {', '.join(Place)}"))
+    return Place.HOST

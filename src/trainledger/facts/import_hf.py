@@ -45,6 +45,7 @@ TRAINER_KEYS: tuple[KeyRow, ...] = (
             "fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params deepspeed parallelism_config optim_bits"
         ).split(),
     ),
+    *read(TRAINER, "save_total_limit save_only_model dataloader_num_workers dataloader_prefetch_factor".split()),
     *nothing(
         TRAINER,
         (
@@ -52,17 +53,17 @@ TRAINER_KEYS: tuple[KeyRow, ...] = (
             "learning_rate weight_decay adam_beta1 adam_beta2 adam_epsilon num_train_epochs max_steps "
             "lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio log_level log_level_replica "
             "log_on_each_node logging_dir logging_strategy logging_first_step logging_steps logging_nan_inf_filter "
-            "save_steps save_total_limit save_safetensors save_on_each_node restore_callback_states_from_checkpoint "
+            "save_steps save_safetensors save_on_each_node restore_callback_states_from_checkpoint "
             "no_cuda use_mps_device seed data_seed average_tokens_across_devices tf32 local_rank ddp_backend "
-            "ddp_timeout dataloader_drop_last dataloader_num_workers dataloader_pin_memory "
-            "dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context "
+            "ddp_timeout dataloader_drop_last dataloader_pin_memory "
+            "dataloader_persistent_workers dataloader_multiprocessing_context "
             "dataloader_in_order run_name disable_tqdm remove_unused_columns label_names load_best_model_at_end "
             "metric_for_best_model greater_is_better ignore_data_skip report_to project trackio_space_id "
             "trackio_bucket_id trackio_static_space_id length_column_name group_by_length train_sampling_strategy "
             "push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push hub_revision "
             "resume_from_checkpoint push_to_hub_model_id push_to_hub_organization push_to_hub_token "
             "skip_memory_metrics include_tokens_per_second include_num_input_tokens_seen include_for_metrics "
-            "include_inputs_for_metrics eval_use_gather_object eval_do_concat_batches debug save_only_model "
+            "include_inputs_for_metrics eval_use_gather_object eval_do_concat_batches debug "
             "past_index ray_scope mp_parameters fp16_backend half_precision_backend fp16_opt_level tpu_num_cores "
             "tpu_metrics_debug use_legacy_prediction_loop torchdynamo dispatch_batches split_batches "
             "accelerator_config torch_compile_backend use_ipex enable_jit_checkpoint _n_gpu save_strategy "
@@ -86,6 +87,7 @@ TRAINER_KEYS: tuple[KeyRow, ...] = (
 )
 MODEL_KEYS: tuple[KeyRow, ...] = (
     *read(LAUNCH, (*LENGTHS, "model_name_or_path", "model_name", "dtype", "torch_dtype", "attn_implementation")),
+    *read(LAUNCH, ("low_cpu_mem_usage",)),
     *read(LAUNCH, ("use_flash_attention_2", "use_flash_attn", "model_init_kwargs")),
     *read(
         PEFT,
@@ -103,7 +105,7 @@ MODEL_KEYS: tuple[KeyRow, ...] = (
         LAUNCH,
         (
             "model_revision trust_remote_code use_fast_tokenizer tokenizer_name tokenizer_name_or_path cache_dir "
-            "config_name token use_auth_token model_type low_cpu_mem_usage dataset_name dataset_config "
+            "config_name token use_auth_token model_type dataset_name dataset_config "
             "dataset_config_name dataset_train_split dataset_test_split dataset_streaming dataset_text_field "
             "dataset_num_proc dataset_batch_size dataset_kwargs dataset_path data_path train_file validation_file "
             "validation_split_percentage test_file max_train_samples max_eval_samples max_predict_samples "

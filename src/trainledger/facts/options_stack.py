@@ -12,6 +12,7 @@ LOW, HIGH, EITHER = Direction.LOW, Direction.HIGH, Direction.EITHER
 
 TORCH_OPTIM = Source("PyTorch Optimizer.zero_grad", "torch/optim/optimizer.py", "2.13")
 HF_MODEL = Source("Transformers causal language model forward", "transformers/models/llama/modeling_llama.py", "5.24.0")
+HF_LOADING = Source("Transformers from_pretrained", "transformers/modeling_utils.py", "4.40.2, 5.24.0")
 HF_TRAINER = Source("Transformers TrainingArguments", "transformers/training_args.py", "5.24.0")
 TRL = Source("TRL preference trainers", "docs: DPOTrainer, KTOTrainer", "2026-07")
 MEGATRON = Source("Megatron-LM arguments", "megatron/training/arguments.py", "2026-08")
@@ -27,7 +28,12 @@ NCCL = Source("NCCL environment variables", "NVIDIA NCCL user guide, environment
 CUDA_ENV = Source("CUDA environment variables", "CUDA C++ programming guide, environment variables", "13.0")
 
 KINDS = {Value.BOOL: BOOL, Value.COUNT: COUNT, Value.POWER: COUNT, Value.BACKEND: TEXT, Value.DIVISIONS: Kind.ANY}
-EFFECTS = {Moves.DEVICE: Effect.COUNTED, Moves.HOST: Effect.NOT_COUNTED, Moves.NOTHING: Effect.NONE}
+EFFECTS = {
+    Moves.DEVICE: Effect.COUNTED,
+    Moves.PINNED: Effect.COUNTED,
+    Moves.HOST: Effect.NOT_COUNTED,
+    Moves.NOTHING: Effect.NONE,
+}
 
 
 def _allocator(setting: Setting) -> Row:
@@ -40,6 +46,8 @@ def _allocator(setting: Setting) -> Row:
 STACK_ROWS: tuple[Row, ...] = (
     *counted(OPTIONS, TORCH_OPTIM, (("zero_grad_set_to_none", BOOL),)),
     *counted(OPTIONS, HF_MODEL, (("batch_tensors", TEXTS), ("keep_outputs", BOOL))),
+    *counted(OPTIONS, HF_LOADING, (("low_cpu_mem_usage", BOOL), ("device_map", TEXT))),
+    *counted(OPTIONS, HF_TRAINER, (("dataloader_num_workers", COUNT), ("dataloader_prefetch_factor", COUNT))),
     *uncounted(
         OPTIONS,
         HF_TRAINER,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainledger.base.sources import Source
 from trainledger.facts.option_row import Direction, Kind, Row, counted, harmless, uncounted
+from trainledger.facts.torchao_offload import FREED, HOST_STEP, SMALLEST
 
 OPTIMIZER, ADAPTER = "optimizer.options", "adapter.options"
 BOOL, COUNT, NUMBER, TEXT, TEXTS = Kind.BOOL, Kind.COUNT, Kind.NUMBER, Kind.TEXT, Kind.TEXTS
@@ -54,6 +55,7 @@ TRAINING_ROWS: tuple[Row, ...] = (
             ("momentum", NUMBER, LOW),
         ),
     ),
+    *counted(OPTIMIZER, HOST_STEP.source, ((FREED, BOOL), (SMALLEST, COUNT))),
     *harmless(OPTIMIZER, MUON, (("ns_coefficients", Kind.ANY), ("adjust_lr_fn", TEXT))),
     *uncounted(
         OPTIMIZER,

@@ -36,13 +36,24 @@ NF4 = Source("torchao NF4Tensor", "torchao/dtypes/nf4tensor.py, get_original_wei
 
 @dataclass(frozen=True, slots=True)
 class Offloading:
-    """How many packed tensors stay on the device while their copies are under way."""
+    """How many packed tensors stay on the device while their copies are under way, and how many a recomputed layer
+    packs: one of them is its input."""
 
     stash: int
+    packs: int
     source: Source
 
+    @property
+    def layers(self) -> int:
+        """Layers whose inputs stay."""
+        return -(-self.stash // self.packs)
 
-OFFLOADING = Offloading(5, _read("training/_activation_offloading.py, max_fwd_stash_size"))
+
+OFFLOADING = Offloading(5, 1, _read("training/_activation_offloading.py, max_fwd_stash_size"))
+_TRL = "trl/models/activation_offloading.py, OffloadActivations; torch/utils/checkpoint.py"
+TRL_REENTRANT = Offloading(5, 1, Source("TRL activation offloading, reentrant checkpoints", _TRL, "1.16.0, v2.13"))
+# without reentrance a checkpoint also saves an empty tensor
+TRL_PLAIN = Offloading(5, 2, Source("TRL activation offloading, _NoopSaveInputs", _TRL, "1.16.0, v2.13"))
 
 
 @dataclass(frozen=True, slots=True)

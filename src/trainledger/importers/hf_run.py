@@ -20,6 +20,7 @@ from trainledger.importers.deepspeed_json import deepspeed_argument
 from trainledger.importers.draft import Uncounted, Unknown
 from trainledger.importers.formats import Context
 from trainledger.importers.hf_adapter import adapter_keys, quantization_keys
+from trainledger.importers.hf_beyond import beyond_keys
 from trainledger.importers.hf_fsdp import trainer_fsdp
 from trainledger.importers.hf_roles import grpo_roles
 from trainledger.importers.piece import AUTO, Given, Piece
@@ -53,6 +54,7 @@ def run_piece(piece: Piece, args: Mapping[str, Given], context: Context) -> None
     _recompute(given)
     if trl and given.text(TASK) == "grpo":
         grpo_roles(given)
+    beyond_keys(given)
     adapter_keys(given, trl)
     quantization_keys(given, trl)
     trainer_fsdp(given)

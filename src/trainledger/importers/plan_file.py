@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.limits import PLAN_FILE
+from trainledger.importers.beside import with_files
 from trainledger.importers.document import Document, Path
 from trainledger.importers.draft import Draft, Ignored, Used
 from trainledger.importers.files import read_text
@@ -70,7 +71,7 @@ def draft_of(document: Document, folder: str = "") -> Draft:
         raise InputError([Problem("", "a model's configuration", "a plan is expected", fix, document.where(()))])
     plan = None
     try:
-        plan = read_plan(data, document.where)
+        plan = read_plan(with_files(data, folder), document.where)
     except InputError as error:
         problems += error.problems
     try:

@@ -1,4 +1,4 @@
-"""Tensors that an offloaded optimizer, or offloaded weights, keep in the host's memory, on one rank.
+"""Tensors that an offloaded optimizer, or offloaded weights, keep in the host's memory or on NVMe, on one rank.
 
 Source: deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, runtime/swap_tensor (0.9.5 to 0.19.8).
 """
@@ -54,6 +54,11 @@ def waiting(job: Job) -> Lines:
     return ((replace(line, source=source), sum(block.count for block in model.blocks)),)
 
 
+def nvme_line(account: Account, name: str, size: int, dtype: DType) -> Line:
+    """A tensor that lies on NVMe (elements)."""
+    return replace(host_line(account, name, size, dtype), source=SWAP.source, place=Place.NVME)
+
+
 def optimizer_lines(
     kept: Kept, parts: Sequence[int], master: DType, row: Optimizer, how: StateOptions
 ) -> Iterator[tuple[Line, int]]:
@@ -62,12 +67,16 @@ def optimizer_lines(
         largest = max(parts, default=0)
         count = kept.buffers or SWAP.optimizer_buffers
         yield host_line(Account.OPTIMIZER, "swap buffer of the optimizer", largest, master, True), count
-        return
+
+    def line(account: Account, name: str, size: int, dtype: DType, pinned: bool = False) -> tuple[Line, int]:
+        made = nvme_line(account, name, size, dtype) if kept.nvme else host_line(account, name, size, dtype, pinned)
+        return made, 1
+
     for number, size in enumerate(parts, 1):
         of = f"part {number}" if parts[1:] else "this rank's part"
-        yield host_line(Account.MASTER, f"master weights, {of}", size, master), 1
-        yield host_line(Account.GRADIENTS, f"fp32 gradients, {of}", size, master, kept.pinned), 1
+        yield line(Account.MASTER, f"master weights, {of}", size, master)
+        yield line(Account.GRADIENTS, f"fp32 gradients, {of}", size, master, kept.pinned)
         for state in state_bytes(row, (size,), master, how):
             if state.kind is not Kind.STEP:
                 name = f"{state.kind.value} {state.part.value}, {of}"
-                yield host_line(Account.OPTIMIZER, name, state.elements, state.dtype), 1
+                yield line(Account.OPTIMIZER, name, state.elements, state.dtype)

@@ -18,7 +18,7 @@ from trainledger.ledger.leaves import Leaves, keeps_own
 from trainledger.ledger.loading import loaded
 from trainledger.ledger.micro import walk
 from trainledger.ledger.offload import host_lines
-from trainledger.ledger.offloaded import Offloaded, on_host
+from trainledger.ledger.offloaded import Offloaded, offloading_of, on_host
 from trainledger.ledger.opening import Job
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
@@ -142,9 +142,9 @@ class Layout:
         """What happens around the pieces of a micro-batch."""
         if not self.job.run.software.stashes:
             return NONE
-        layers = len(pieces.layers)
-        self.offloaded = tuple(on_host(self.job.book.lines[pieces.hidden], layers))
-        return Offloaded(pieces.hidden, layers)
+        layers, how = len(pieces.layers), offloading_of(self.job.run)
+        self.offloaded = tuple(on_host(self.job.book.lines[pieces.hidden], layers, how.source))
+        return Offloaded(pieces.hidden, layers, how.layers)
 
     def stored(self, weight: Weight) -> DType:
         """The dtype in which a weight is kept."""

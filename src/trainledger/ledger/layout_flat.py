@@ -136,12 +136,16 @@ class FlatSharded(Layout):
 
         What was flattened is let go last: the flat parameter's own list names it.
         """
-        lines, runs = self.lines, Runs()
+        lines, runs, there = self.lines, Runs(), self.job.run.software.placed
+        if there:  # the whole model lies on the device already
+            every = [(unit, len(list(group))) for unit, group in groupby(self.units.every())]
+            runs += births([(lines.unflat(unit, one), count) for unit, count in every for one in unit.members])
         for unit, group in groupby(self.units.every()):
             apart = [lines.unflat(unit, member) for member in unit.members]
             flat, away = lines.flat(unit), self.how.offload
             shard = lines.sent(unit) if away else lines.shard(unit)
-            events = [*(one + 1 for one in apart), flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart)]
+            born = [] if there else [one + 1 for one in apart]
+            events = [*born, flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart)]
             events += [-shard - 1] if away else []
             runs.append((tuple(events), len(list(group))))
         return [*runs, *births(self._whole()), *births(self._beside()), *births(buffers_of(self.job))]

@@ -30,8 +30,9 @@ from trainledger.ledger.mega_pieces import Pass, Walks, masked, mega_of
 from trainledger.ledger.mega_run import Chunk, Rank, chunks_of, mega_run, parts_of
 from trainledger.ledger.mega_states import Kept, States, stops
 from trainledger.ledger.opening import Job
-from trainledger.ledger.step import CLIP, INIT, OPTIMIZER, STEPS, Updates, with_workspace
+from trainledger.ledger.step import CLIP, INIT, OPTIMIZER, STEPS, Updates
 from trainledger.ledger.updates import Runs, births, deaths
+from trainledger.ledger.woven import with_workspace
 from trainledger.lines.actions import Action, Kind, in_flight
 from trainledger.lines.line import Account, Line
 from trainledger.lines.local import local_model

@@ -20,12 +20,15 @@ from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.facts.phases import DISTILL
 from trainledger.facts.trainer import TRAINER_BATCH, WIDE_STATES
 from trainledger.facts.versions import at_least
+from trainledger.ledger.beyond import beyond_of, segments_beyond
 from trainledger.ledger.book import Book
 from trainledger.ledger.host import waiting
+from trainledger.ledger.host_stepped import frees_gradients
 from trainledger.ledger.layout import Layout
 from trainledger.ledger.megatron import fullest, job_of, rank_of
 from trainledger.ledger.megatron import run_of as megatron_run
 from trainledger.ledger.opening import Job, Trained
+from trainledger.ledger.placed import placed
 from trainledger.ledger.reference import Reference, reference_of
 from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import Run, run_of
@@ -66,8 +69,14 @@ class Ledger:
 def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = None, each: bool = False) -> Ledger:
     """The ledger of one rank of a resolved plan (None: of the fullest) on a device of this architecture. `each`: every
     action of a pipeline's schedule is a moment of its own."""
+    return placed(_ledger(plan, model, architecture, (rank, each)), plan)
+
+
+def _ledger(plan: Plan, model: Model, architecture: str, asked: tuple[int | None, bool]) -> Ledger:
+    """Every line where its framework puts it."""
+    rank = asked[0]
     if plan.stack.framework in FRAMEWORKS:
-        return _megatron(plan, model, architecture, (rank, each))
+        return _megatron(plan, model, architecture, asked)
     ranks = degrees(plan)
     if ranks.pp > 1:
         return _fullest(plan, model, architecture, rank)
@@ -75,7 +84,7 @@ def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = 
     extras, updates = extras_of(plan, architecture), updates_of(plan)
     layout = layout_of(plan, job, updates, extras.master, rank)
     beside = teacher_of if plan.task == DISTILL else reference_of
-    return _laid(layout, updates, extras, beside(plan, job, updates, rank))
+    return with_beyond(_laid(layout, updates, extras, beside(plan, job, updates, rank)), layout, plan)
 
 
 def _job(plan: Plan, model: Model, architecture: str) -> Job:
@@ -94,6 +103,15 @@ def _laid(layout: Layout, updates: Updates, extras: Extras, beside: Reference | 
     return Ledger(
         tuple(book.lines), moments, tuple(segments), (*layout.host(), *waiting(layout.job)), layout.rank, equals
     )
+
+
+def with_beyond(ledger: Ledger, layout: Layout, plan: Plan) -> Ledger:
+    """The ledger with the moments that the plan has after its steps."""
+    more = segments_beyond(layout, beyond_of(plan))
+    if not more:
+        return ledger
+    lines, segments = layout.job.book.lines, (*ledger.segments, *more)
+    return replace(ledger, lines=tuple(lines), segments=segments, moments=fold(lines, segments))
 
 
 def _fullest(plan: Plan, model: Model, architecture: str, rank: int | None) -> Ledger:
@@ -219,6 +237,7 @@ def extras_of(plan: Plan, architecture: str) -> Extras:
         unused=ddp and bool(parallel.options.get("find_unused_parameters")),
         scaler=precision.grad_scaler,
         in_backward=plan.optimizer.in_backward,
+        leaving=frees_gradients(plan),
     )
 
 

@@ -22,7 +22,7 @@ from trainledger.facts.torchtitan import OP, ORDERED, Change, holds
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
 from trainledger.ledger.frame import Setting
-from trainledger.ledger.software import Software
+from trainledger.ledger.software import TILED, Software
 from trainledger.lines.kernel_choice import level
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model, Role
@@ -255,7 +255,7 @@ def _software(plan: Plan) -> Software:
     stack = plan.stack
     caches = stack.options.get("use_cache") is not False
     return Software(
-        frozenset(stack.kernels),
+        frozenset((*stack.kernels, *((TILED,) if plan.parallel.options.get("tiled_mlp") else ()))),
         dict(stack.versions),
         device=_multiprocessors(plan),
         caches=caches,
@@ -264,7 +264,7 @@ def _software(plan: Plan) -> Software:
         offloads=plan.offload.activations is not None,
         experts=plan.parallel.ep,
         context=plan.parallel.cp,
-        tiled=bool(plan.parallel.options.get("tiled_mlp")),
+        placed=bool(stack.options.get("device_map")),
     )
 
 

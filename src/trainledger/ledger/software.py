@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
-from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.ledger.mega import Mega
 
 LIGER, FOAK = "liger", "foak"
+TILED = "tiled"  # MLPs, by tiles of the sequence
+DEEPSPEED = "deepspeed"
 
 
 @dataclass(frozen=True, slots=True)
 class Software:
     """Names of fused kernel sets, releases by package, the model's family, the device's multiprocessors, whether the
     model is asked for its keys and values (`use_cache`), the plan's framework, whether it compiles, and whether it
-    offloads activations, how Megatron-Core runs its layers (None: it does not), the ranks
-    that routed experts and the sequence are spread over, and whether MLPs run in tiles of the sequence."""
+    offloads activations, how Megatron-Core runs its layers (None: it does not), and the ranks
+    that routed experts and the sequence are spread over; whether the model was put on the device whole (`device_map`)
+    before a strategy takes it."""
 
     kernels: frozenset[str] = frozenset()
     releases: Mapping[str, str] = field(default_factory=dict)
@@ -31,17 +33,22 @@ class Software:
     mega: Mega | None = None
     experts: int = 1
     context: int = 1
-    tiled: bool = False
+    placed: bool = False
+
+    @property
+    def tiled(self) -> bool:
+        """Whether MLPs run in tiles of the sequence."""
+        return TILED in self.kernels
 
     @property
     def fetches(self) -> bool:
         """Whether the inputs of recomputed layers wait in the host's memory, copied there and back by the checkpoint's
-        own function."""
-        return self.offloads and self.framework not in OWN_MODELS
+        own function, as a script around DeepSpeed does it."""
+        return self.offloads and self.framework == DEEPSPEED
 
     @property
     def stashes(self) -> bool:
-        """Whether inputs of layers leave as they are packed for backward, some of them later (torchtune)."""
+        """Whether inputs of layers leave as they are packed for backward, some of them later (torchtune, TRL)."""
         return self.offloads and not self.fetches
 
     @property

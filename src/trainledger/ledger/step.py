@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -17,13 +17,16 @@ from trainledger.ledger.arrange import Micro
 from trainledger.ledger.beside import Beside, joined
 from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.buckets import broadcast_events, bucket_lines
+from trainledger.ledger.host_stepped import HostStepped
 from trainledger.ledger.layout import Layout, weights_of
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.opening import Job
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
+from trainledger.ledger.whole_first import built
+from trainledger.ledger.woven import rebound, with_workspace
 from trainledger.lines.line import Account, Line
-from trainledger.lines.stream import Events, Segment
+from trainledger.lines.stream import Segment
 from trainledger.model.program import Weight
 from trainledger.model.prompts import shared_weights, virtual_tokens
 from trainledger.model.quantised import sent_of
@@ -63,7 +66,7 @@ class Extras:
     Workspace bytes of one thread's matrix products; dtype of master weights and of a second gradient buffer (None:
     there is none); whether gradients are reduced in buckets, as views of them, of `bucket_cap` bytes (0: the default),
     and looking for `unused` parameters, which keeps the first buckets; whether the loss is scaled; whether the
-    optimizer steps as each gradient appears.
+    optimizer steps as each gradient appears, or each leaves for the host.
     """
 
     workspace: int
@@ -75,11 +78,12 @@ class Extras:
     unused: bool = False
     scaler: bool = False
     in_backward: bool = False
+    leaving: bool = False
 
     @property
     def passing(self) -> bool:
-        """Whether no gradient stays: a bucket or the optimizer takes each at once."""
-        return self.bucket_views or self.in_backward
+        """Whether no gradient stays: a bucket, the optimizer or the host takes each at once."""
+        return self.bucket_views or self.in_backward or self.leaving
 
 
 class _Steps:
@@ -125,7 +129,7 @@ class _Steps:
         if own is not None:
             self._add(INIT, own.build())
             return
-        self._add(INIT, self.layout.building())
+        self._add(INIT, built(self.layout))
         lines: list[tuple[int, int]] = []
         for account, dtype in ((Account.MASTER, extras.master), (Account.GRADIENTS, extras.main_gradients)):
             if dtype is not None:
@@ -223,9 +227,10 @@ class _Steps:
         """Births of the optimizer's states, and the events of its temporaries."""
         book, updates = self.job.book, self.updates
         how = updates.row.implementation(updates.implementation)
-        lines = state_lines(book, updates.row, self.parameters, updates.options)
+        stepped = self.layout.updated if isinstance(self.layout, HostStepped) else self.parameters
+        lines = state_lines(book, updates.row, stepped, updates.options)
         temporaries: Runs = []
-        for group in [] if self.extras.in_backward else self._groups(self.parameters):
+        for group in [] if self.extras.in_backward else self._groups(stepped):
             made = whole_step(book, updates.row, how, group)
             temporaries += [*births(made), *deaths(made), *one_by_one(book, updates.row, how, group)]
         return births(lines), temporaries
@@ -235,22 +240,6 @@ class _Steps:
         apart = self.job.run.undecayed(self.job.model.family)
         groups = [tuple(one for one in stepped if (one.weight.role in apart) == last) for last in (False, True)]
         return [group for group in groups if group]
-
-
-def rebound(events: Events, named: Sequence[int]) -> Events:
-    """The events with the death of each of these lines' older tensor as the new one takes its name."""
-    return tuple(one for event in events for one in ((event, -event) if event - 1 in named else (event,)))
-
-
-def with_workspace(segments: list[Segment], products: Mapping[Events, int], line: int) -> list[Segment]:
-    """The segments of one thread in which cuBLAS takes its workspace once its first product's result is there."""
-    for number, (moment, events, repeat) in enumerate(segments):
-        after = products.get(events, 0)
-        if after:
-            split = [Segment(moment, (*events[:after], line + 1, *events[after:]))]
-            rest = [Segment(moment, events, repeat - 1)] if repeat > 1 else []
-            return [*segments[:number], *split, *rest, *segments[number + 1 :]]
-    return segments
 
 
 def compose(job: Job, layout: Layout, updates: Updates, extras: Extras, beside: Beside | None = None) -> list[Segment]:

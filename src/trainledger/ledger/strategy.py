@@ -18,6 +18,7 @@ from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import EARLY, Flat
 from trainledger.ledger.fsdp2 import Ending, How
+from trainledger.ledger.host_stepped import HostStepped, smallest_of, steps_on_host
 from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.layout_lowlevel import LowLevelZero
@@ -62,6 +63,8 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     if deepspeed_of(plan):
         return wrapper_of(plan, job, updates, rank)
     whole = replace(schedule, last_only=False)  # gradients stay where they are either way
+    if steps_on_host(plan):
+        return HostStepped(job, (whole, dtypes_of(plan, master)), updates, smallest_of(plan))
     return Layout(job, whole, dtypes_of(plan, master))
 
 

@@ -1,10 +1,10 @@
-"""Events that a strategy puts among those of a piece."""
+"""Events that are put among others: by a strategy among those of a piece, by cuBLAS or a name among a step's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from trainledger.lines.stream import Events
+from trainledger.lines.stream import Events, Segment
 
 
 class Woven:
@@ -19,3 +19,19 @@ class Woven:
         """More events at this place, after those that are there."""
         if events:
             self.found[at] = (*self.found.get(at, ()), *events)
+
+
+def rebound(events: Events, named: Sequence[int]) -> Events:
+    """The events with the death of each of these lines' older tensor as the new one takes its name."""
+    return tuple(one for event in events for one in ((event, -event) if event - 1 in named else (event,)))
+
+
+def with_workspace(segments: list[Segment], products: Mapping[Events, int], line: int) -> list[Segment]:
+    """The segments of one thread in which cuBLAS takes its workspace once its first product's result is there."""
+    for number, (moment, events, repeat) in enumerate(segments):
+        after = products.get(events, 0)
+        if after:
+            split = [Segment(moment, (*events[:after], line + 1, *events[after:]))]
+            rest = [Segment(moment, events, repeat - 1)] if repeat > 1 else []
+            return [*segments[:number], *split, *rest, *segments[number + 1 :]]
+    return segments

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from trainledger.base.dims import Dims
+from trainledger.base.places import Place
 from trainledger.base.sources import Basis, Source
 from trainledger.facts.dtypes import DType
+
+__all__ = ["Account", "Line", "Place"]
 
 
 class Account(StrEnum):
@@ -36,13 +39,6 @@ class Account(StrEnum):
     CACHE = "kv_cache"
     SYNC = "weight_sync"
     ENDS = "block_ends"
-
-
-class Place(StrEnum):
-    """Where a line lies."""
-
-    DEVICE = "device"
-    HOST = "host"
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,3 +122,19 @@ def tuned(model: Model) -> int:
 def fits(name: str, patterns: Sequence[str]) -> bool:
     """Whether one of the patterns is whole parts of this dotted name."""
     return any(fnmatchcase(f".{name}.", f"*.{pattern}.*") for pattern in patterns)
+
+
+def layered(model: Model) -> Iterator[tuple[tuple[Weight, ...], int]]:
+    """Parameters that have a storage of their own, layer by layer: each kind of layer with how many equal ones there
+    are."""
+    yield _own(model.embeddings), 1
+    for block in (*model.blocks, *run_further(model)):
+        yield _own(block.weights), block.count
+    yield _own(model.head.weights), 1
+
+
+def kinds(model: Model) -> Iterator[tuple[Weight, int]]:
+    """Every parameter that has a storage of its own, and how many equal ones there are."""
+    for weights, count in layered(model):
+        for weight in weights:
+            yield weight, count

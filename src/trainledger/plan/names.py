@@ -22,11 +22,16 @@ Strategy = Literal[
 ]  # fmt: skip
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", "dualpipev"]
 OffloadPlace = Literal["cpu", "nvme"]
+PlaceName = Literal["on-chip", "device", "host", "nvme", "remote"]
+Movable = Literal["weights", "gradients", "master_weights", "optimizer_states", "activations"]
+CheckpointFormat = Literal[
+    "safetensors", "trainer", "adapter", "torch", "deepspeed", "fsdp-full", "fsdp-sharded", "megatron-torch",
+    "megatron-dist",
+]  # fmt: skip
+Packing = Literal["none", "packed", "padding-free"]
 Attention = Literal["flash", "sdpa", "mem-efficient", "flex", "eager", "unfused", "fused"]
 RecomputeKind = Literal["none", "full", "selective"]
 RecomputeMethod = Literal["uniform", "block"]
 Loss = Literal[
     "full-fp32", "full", "chunked", "fused-linear", "vocab-parallel", "vocab-parallel-fused", "vocab-parallel-te"
 ]  # fmt: skip
-
-RESERVED = ("lengths", "evaluation", "save", "node")

@@ -13,7 +13,6 @@ from trainledger.facts.limits import NESTING
 from trainledger.facts.phases import POLICY
 from trainledger.plan.acting import Roles
 from trainledger.plan.check import findings
-from trainledger.plan.names import RESERVED
 from trainledger.plan.options import check_options
 from trainledger.plan.problems import problems_of
 from trainledger.plan.roles import overlaid
@@ -48,7 +47,6 @@ def read_plan(data: object, where: Where = nowhere) -> Plan:
     if problems:
         raise InputError(_placed(problems, where))
     clean = _copy(data)
-    problems.extend(_reserved(clean))
     for section in NULL_MEANS_LEFT_OUT:
         _drop_null(clean, section)
     for path, problem, value in list(check_options(clean)):
@@ -150,14 +148,6 @@ def _copy(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: _copy(value) for key, value in data.items()}
     return [_copy(value) for value in data] if isinstance(data, list | tuple) else data
-
-
-def _reserved(clean: dict[str, Any]) -> Iterable[tuple[Path, Problem]]:
-    for key in RESERVED:
-        if key in clean:
-            clean.pop(key)
-            allowed = "this key is reserved for a later version and cannot be honoured yet"
-            yield (key,), Problem(key, "given", allowed, "Leave it out.")
 
 
 def _parent(data: dict[str, Any], path: Path) -> dict[Any, Any] | None:

@@ -9,7 +9,9 @@ from pydantic import Field, model_validator
 from trainledger.plan.names import (
     Attention,
     Loss,
+    Movable,
     OffloadPlace,
+    PlaceName,
     RecomputeKind,
     RecomputeMethod,
     Schedule,
@@ -91,6 +93,10 @@ class Offload(Section):
     optimizer: OffloadPlace | None = Field(None, description="Place of the optimizer states.")
     params: OffloadPlace | None = Field(None, description="Place of the weights.")
     activations: OffloadPlace | None = Field(None, description="Place of saved activations.")
+    places: dict[Movable, PlaceName] = Field(
+        default_factory=dict,
+        description="Kinds that lie elsewhere as they are, without a framework's staging: {optimizer_states: host}.",
+    )
 
 
 class Recompute(Section):
@@ -131,6 +137,7 @@ class MemoryTier(Section):
     bytes: Size = Field(description="How much of it there is.")
     bandwidth: Size = Field(None, description="Bytes per second; null when not known.")
     shared_by: Degree = Field(1, description="How many devices share it.")
+    place: PlaceName | None = Field(None, description="What kind of memory it is; null means what its name says.")
 
 
 class Device(Section):
@@ -138,6 +145,9 @@ class Device(Section):
 
     name: Text | None = Field(None, description="A named device, or a name of your own beside its memory.")
     memory: Size = Field(None, description="Usable bytes, where they are not those of the named device.")
+    bandwidth: Size = Field(None, description="Bytes per second of the device memory.")
+    link: Size = Field(None, description="Bytes per second between device and host, each way.")
+    architecture: Text | None = Field(None, description="Whose kernels run (sm90, ...); null means those of sm80.")
     tiers: tuple[MemoryTier, ...] = Field((), description="Further memories of a device of your own.")
 
     @model_validator(mode="before")

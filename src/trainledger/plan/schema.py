@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from trainledger.facts.options import OPTION_MAPS, Kind, find_option, option_names
 from trainledger.plan.acting import Roles
+from trainledger.plan.beyond import Evaluation, Lengths, Node, Save
 from trainledger.plan.names import Task
 from trainledger.plan.running import Batch, Device, Offload, Parallel, Stack
 from trainledger.plan.text import shown
@@ -17,8 +18,9 @@ from trainledger.plan.types import Section, Trainable, refusal
 NULL_MEANS_LEFT_OUT = (
     ("precision",), ("optimizer",), ("parallel",), ("offload",), ("stack",), ("stack", "attention"),
     ("stack", "recompute"), ("stack", "loss"), ("stack", "compile"), ("parallel", "shard"), ("adapter", "options"),
-    ("optimizer", "options"), ("parallel", "options"), ("stack", "options"), ("stack", "env"), ("stack", "allocator"),
-    ("stack", "versions"), ("stack", "kernels"), ("optimizer", "states"), ("batch", "global"),
+    ("optimizer", "options"), ("offload", "places"), ("parallel", "options"), ("stack", "options"), ("stack", "env"),
+    ("stack", "allocator"), ("stack", "versions"), ("stack", "kernels"), ("optimizer", "states"),
+    ("batch", "global"),
 )  # fmt: skip
 
 
@@ -55,6 +57,10 @@ class Plan(Section):
     stack: Stack = Field(default_factory=Stack, description="The software.")
     device: Device | None = Field(None, description="The device of every rank; null means no verdict is asked for.")
     roles: Roles | None = Field(None, description="Who acts beside the policy in reinforcement learning.")
+    node: Node | None = Field(None, description="The machine that ranks share; null means no host budget is asked for.")
+    save: Save | None = Field(None, description="What is written to disk, and how; null means the framework's own way.")
+    evaluation: Evaluation | None = Field(None, description="Evaluation between steps; null means there is none.")
+    lengths: Lengths | None = Field(None, description="How long samples are, where they differ.")
 
     def keys(self) -> dict[str, Any]:
         """The model's keys as they were given. Raises TypeError when `model` is still a name or a path."""
@@ -79,6 +85,8 @@ def json_schema() -> dict[str, Any]:
         _allow_null(_property(schema, path))
     for name, bare in (
         ("device", {"type": "string", "minLength": 1}),
+        ("node", {"type": "string", "minLength": 1}),
+        ("lengths", {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "integer"}}]}),
         ("recompute", {"enum": ["none", "full", "selective"]}),
     ):
         prop = _property(schema, ("stack", name) if name == "recompute" else (name,))

@@ -134,6 +134,7 @@ Sequence = Annotated[int, BeforeValidator(_whole(SEQUENCE)), WithJsonSchema(_COU
 LossTokens = Annotated[int | None, _optional(_whole(SEQUENCE)), WithJsonSchema(_COUNT_OR_NULL)]
 Accumulation = Annotated[int, BeforeValidator(_whole(ACCUMULATION)), WithJsonSchema(_COUNT_SCHEMA)]
 GlobalBatch = Annotated[int | None, _optional(_whole(GLOBAL_BATCH)), WithJsonSchema(_COUNT_OR_NULL)]
+CountOrNull = Annotated[int | None, _optional(_whole(ACCUMULATION)), WithJsonSchema(_COUNT_OR_NULL)]
 Degree = Annotated[int, BeforeValidator(_whole(DEGREE)), WithJsonSchema(_COUNT_SCHEMA)]
 DegreeOrNull = Annotated[int | None, _optional(_whole(DEGREE)), WithJsonSchema(_COUNT_OR_NULL)]
 AdapterRank = Annotated[int | None, _optional(_whole(RANK)), WithJsonSchema(_COUNT_OR_NULL)]

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from trainledger.answer.acting import rows_of
-from trainledger.answer.bands import Band, Peak
-from trainledger.answer.disk import elsewhere
+from trainledger.answer.bands import Peak
+from trainledger.answer.disk import beside, elsewhere
 from trainledger.answer.estimate import Estimate, device_of, states_of
 from trainledger.answer.tables import Entry, Role, entries, moment_of, rank_of, roles_of
 from trainledger.base.sources import Source
 from trainledger.facts.device_rows import Device
+from trainledger.show.beyond import lengths_data, parts_data
+from trainledger.show.budgets import band, host_data, places_data, update_data
 
 
 class UsedKey(Protocol):
@@ -136,7 +138,7 @@ def document(answer: Estimate, origin: Origin, moment: str = "", rank: str = "")
     every = moment.strip().lower() == EVERY
     shown = moment_of(answer, "" if every else moment)
     found = roles_of(answer, rank)
-    beside = elsewhere(answer)
+    kept, budgets = elsewhere(answer), beside(answer)
     return {
         "model": _model(answer),
         "parameters": {
@@ -145,20 +147,19 @@ def document(answer: Estimate, origin: Origin, moment: str = "", rank: str = "")
             "active": answer.parameters.active,
         },
         "device": _device(device_of(answer.plan)),
-        "peak": {
-            **_amounts(answer.peak),
-            "device": band(answer.device),
-            "rank": rank_of(answer, rank),
-            "steps": _amounts(answer.steps),
-        },
+        "peak": _peak(answer, rank),
         "states": states_of(answer.ledger),
         "moments": [{"name": one.name, "allocated": one.allocated} for one in answer.ledger.moments],
+        "parts": parts_data(answer),
+        "lengths": lengths_data(answer),
         "moment": shown.name,
         "entries": [entry_data(entry) for entry in entries(answer.ledger, shown, every)],
         "ranks": [_role(role) for role in found],
         **(_phases(answer) if answer.groups else {}),
-        "host": {"bytes": beside.host, "paged_bytes": beside.paged},
-        "checkpoint": {"bytes": beside.checkpoint, "weights_only_bytes": beside.weights_only},
+        "host": {"bytes": kept.host, "paged_bytes": kept.paged, **host_data(budgets)},
+        "places": places_data(budgets),
+        "update": update_data(budgets),
+        "checkpoint": budgets.checkpoint.to_dict(),
         "global_batch": answer.global_batch,
         "verdict": verdict_data(answer),
         "draft": draft_data(origin),
@@ -167,9 +168,13 @@ def document(answer: Estimate, origin: Origin, moment: str = "", rank: str = "")
     }
 
 
-def band(amount: Band) -> dict[str, int]:
-    """A band as `{low, expected, high}`, bytes."""
-    return {"low": amount.low, "expected": amount.expected, "high": amount.high}
+def _peak(answer: Estimate, rank: str) -> dict[str, Any]:
+    return {
+        **_amounts(answer.peak),
+        "device": band(answer.device),
+        "rank": rank_of(answer, rank),
+        "steps": _amounts(answer.steps),
+    }
 
 
 def entry_data(entry: Entry) -> dict[str, Any]:

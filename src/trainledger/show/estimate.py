@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import wrap
 
-from trainledger.answer.disk import elsewhere
 from trainledger.answer.estimate import Estimate, device_of
 from trainledger.answer.tables import (
     Entry,
@@ -30,7 +29,9 @@ from trainledger.plan.runs import Run
 from trainledger.plan.schema import Plan
 from trainledger.show import doubts
 from trainledger.show.acting import phases
+from trainledger.show.beyond import lengths_sections, parts_section
 from trainledger.show.document import EVERY, Origin, name_of
+from trainledger.show.places import beside_sections
 from trainledger.show.references import References
 from trainledger.show.table import Screen, Section
 
@@ -76,8 +77,10 @@ def sections(answer: Estimate, origin: Origin, view: View, screen: Screen) -> tu
         ),
         _moments(answer, view, screen),
         *phases(answer, view.size),
+        parts_section(answer, view.size),
+        *lengths_sections(answer, view.size),
         _ranks(roles_of(answer, view.rank) if view.rank else (), view),
-        _beside(answer, view),
+        *beside_sections(answer, view.size),
         *taken(answer, origin, screen.width),
         named.section(),
     )
@@ -202,21 +205,6 @@ def _ranks(found: tuple[Role, ...], view: View) -> Section:
         return Section("")
     rows = tuple((_span(role), view.size(role.allocated), role.moment) for role in found)
     return Section("Ranks that hold the same", (), ("ranks", "allocated", "at"), rows, (1,))
-
-
-def _beside(answer: Estimate, view: View) -> Section:
-    found = elsewhere(answer)
-    text = [
-        f"checkpoint   {view.size(found.checkpoint)} to resume (weights, master weights, optimizer states), "
-        f"{view.size(found.weights_only)} weights only; metadata not counted",
-        f"host memory  {view.size(found.host)} of this rank's tensors",
-    ]
-    if found.paged:
-        text.append(
-            f"paged        {view.size(found.paged)} of optimizer states in managed memory: outside allocated and "
-            "reserved, on the device while there is room, else among the host's"
-        )
-    return Section("Besides the device's allocator", tuple(text))
 
 
 def taken(answer: Estimate, origin: Origin, width: int) -> Iterator[Section]:

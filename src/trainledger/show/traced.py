@@ -11,7 +11,8 @@ from trainledger.answer.traced import Traced
 from trainledger.base.dims import shape_text
 from trainledger.base.units import format_count
 from trainledger.lines.stream import Moment
-from trainledger.show.document import EVERY, band, entry_data
+from trainledger.show.budgets import band
+from trainledger.show.document import EVERY, entry_data
 from trainledger.show.estimate import BARS, HEAD, LINES_HEAD, View, verdict_section
 from trainledger.show.references import References
 from trainledger.show.table import Screen, Section

@@ -1,0 +1,103 @@
+"""What a checkpoint takes on disk: by file, by rank, in total, kept, and in time; what resuming elsewhere needs.
+
+Bytes are those of tensors: headers, metadata, schedules and random states are not counted. No tensor is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainledger.answer.saved import RANK_0, Saved, Written, inner_format, saved_of, written
+from trainledger.facts.checkpoints import FORMATS, Format
+from trainledger.ledger.rank import Ledger
+from trainledger.model.program import Model
+from trainledger.plan.schema import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint. `resume`: the format that says what resumes it, where the named one writes another's files;
+    `files`: by name, with who writes them; `rank_bytes`: what one rank writes at most; `kept`: how
+    many there are at once at most, with the one that is being written; `seconds` at the plan's bandwidth (None: not
+    given)."""
+
+    format: Format
+    resume: Format
+    files: tuple[Written, ...]
+    weights_only: int
+    kept: int
+    limit: int | None
+    seconds: float | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Bytes of all files."""
+        return sum(one.total for one in self.files)
+
+    @property
+    def rank_bytes(self) -> int:
+        """Bytes that the busiest rank writes."""
+        return sum(one.bytes * (one.count if one.by == RANK_0 else one.each) for one in self.files)
+
+    @property
+    def disk(self) -> int:
+        """Bytes on disk when most checkpoints are there."""
+        return self.total * self.kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values, bytes."""
+        return {
+            "bytes": self.total,
+            "weights_only_bytes": self.weights_only,
+            "format": self.format.name,
+            "rank_bytes": self.rank_bytes,
+            "files": [
+                {"name": one.name, "what": one.what, "bytes": one.bytes, "count": one.count, "by": one.by}
+                for one in self.files
+            ],
+            "kept": self.kept,
+            "disk_bytes": self.disk,
+            "seconds": self.seconds,
+            "resume": {"same": self.resume.same, "other": self.resume.other},
+            "notes": list(self.notes),
+            "source": str(self.format.source),
+        }
+
+
+def checkpoint(plan: Plan, model: Model, ledger: Ledger) -> Checkpoint:
+    """The checkpoint of a resolved plan, as its `save` section says, else as its framework writes it."""
+    saved = saved_of(plan, model, ledger)
+    save = plan.save
+    files = tuple(one for one in written(plan, saved) if one.bytes)
+    limit = save.limit if save else None
+    saves = save.saves if save else None
+    notes = tuple(_notes(plan, saved))
+    inner = FORMATS[inner_format(plan, saved.format)]
+    found = Checkpoint(FORMATS[saved.format], inner, files, saved.weights, _kept(limit, saves), limit, None, notes)
+    if save and save.bandwidth:
+        return replace(found, seconds=found.total / save.bandwidth)
+    return found
+
+
+def _kept(limit: int | None, saves: int | None) -> int:
+    """Checkpoints on disk at most: an older one goes only once the new one is whole."""
+    if limit is None:
+        return saves or 1
+    return min(limit + 1, saves) if saves else limit + 1
+
+
+def _notes(plan: Plan, saved: Saved) -> Iterator[str]:
+    if saved.format == "safetensors":
+        yield "weights alone: nothing here resumes the optimizer"
+    if plan.adapter is not None and saved.format in ("adapter", "trainer"):
+        yield "of an adapter's run only what it trains is saved; the base model is needed beside it"
+    if plan.save and plan.save.limit is not None:
+        yield "one more than the limit is there while a new one is written: the oldest goes after it"
+
+
+def largest(files: Sequence[Written]) -> int:
+    """Bytes of the largest file."""
+    return max((one.bytes for one in files), default=0)

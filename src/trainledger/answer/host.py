@@ -1,0 +1,218 @@
+"""A node's RAM over a run: while models load, while steps run, while a checkpoint is written, while logits are kept.
+
+Every part is one of a rank or of the node; a moment adds up its parts. What the operating system, file caches and a
+data set that is held in memory take is not counted: `node.used` says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trainledger.answer.bands import Band
+from trainledger.answer.checkpoint import Checkpoint, largest
+from trainledger.answer.node import together
+from trainledger.answer.saved import OPTIMIZER, RANK_0, dtype_of
+from trainledger.base.places import Place
+from trainledger.base.sources import Source
+from trainledger.facts.checkpoints import EXPORT
+from trainledger.facts.dtypes import DTYPES, FP32, INT64
+from trainledger.facts.evaluation import LOOP
+from trainledger.facts.host_memory import (
+    AUTO_SINCE,
+    BITSANDBYTES,
+    DIRECT,
+    EFFICIENT,
+    FRAMEWORKS,
+    PROCESS,
+    SECOND,
+    WHOLE,
+    WORKERS,
+    ZERO_EARLIER,
+    ZERO_INIT,
+    ZERO_SINCE,
+    Load,
+    Way,
+)
+from trainledger.facts.names import CHECKPOINT_DTYPES
+from trainledger.facts.overheads import Interval
+from trainledger.facts.versions import at_least
+from trainledger.ledger.rank import Ledger
+from trainledger.ledger.strategy import fsdp_of
+from trainledger.lines.line import Account
+from trainledger.model.counts import kinds
+from trainledger.model.program import Model
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+SERIALISED = Source("safetensors: a file's tensors are all turned to bytes", "safetensors/torch.py, save_file", "0.8.0")
+LOAD, STEPS, EVALUATION, SAVE = "load", "steps", "evaluation", "save"
+BNB_KINDS = ("nf4", "fp4", "int8")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of one tensor, file or process, and how many of them a node holds at once."""
+
+    name: str
+    size: Band
+    count: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class HostMoment:
+    """What a node's RAM holds at one moment."""
+
+    name: str
+    parts: tuple[Part, ...]
+
+    @property
+    def band(self) -> Band:
+        """All parts together."""
+        return Band(
+            *(sum(getattr(one.size, end) * one.count for one in self.parts) for end in ("low", "expected", "high"))
+        )
+
+
+def host_moments(plan: Plan, model: Model, ledger: Ledger, written: Checkpoint) -> tuple[HostMoment, ...]:
+    """Every moment of the node that this plan's fullest rank runs on, in order."""
+    ranks = together(plan)
+    always = (_interval("process of a rank", PROCESS, ranks),)
+    steps = (*always, *_kept(ledger, ranks), *_workers(plan, ranks))
+    moments = [
+        HostMoment(LOAD, (*always, *_loading(plan, model, ranks))),
+        HostMoment(STEPS, steps),
+        HostMoment(SAVE, (*steps, *_saving(plan, written, ranks))),
+    ]
+    if plan.evaluation is not None and not plan.evaluation.prediction_loss_only:
+        moments.insert(-1, HostMoment(EVALUATION, (*steps, *_logits(plan, model, ranks))))
+    return tuple(moments)
+
+
+def fullest(moments: tuple[HostMoment, ...]) -> HostMoment:
+    """The first of the largest."""
+    return max(moments, key=lambda one: one.band.expected)
+
+
+def way_of(plan: Plan) -> Way:
+    """How the plan's framework loads the model."""
+    own = FRAMEWORKS.get(plan.stack.framework)
+    if own is not None:
+        return own
+    options, parallel = plan.stack.options, plan.parallel
+    if plan.quantization is not None and plan.quantization.kind in BNB_KINDS:
+        return BITSANDBYTES
+    if options.get("device_map"):
+        return DIRECT
+    if fsdp_of(plan) and parallel.options.get("cpu_ram_efficient_loading"):
+        return EFFICIENT
+    if parallel.strategy == "zero3" and parallel.options.get("zero_init") is not False:
+        return ZERO_INIT if at_least(plan.stack.versions.get("transformers"), ZERO_SINCE) else ZERO_EARLIER
+    return WHOLE
+
+
+def loaded_bytes(plan: Plan, model: Model) -> int:
+    """Bytes of the whole model as it is read."""
+    return sum(
+        (weight.packed.loaded if weight.packed else dtype_of(plan, weight)).bytes_of(weight.elements) * count
+        for weight, count in kinds(model)
+    )
+
+
+def _read(plan: Plan, model: Model) -> Band:
+    """Bytes of the whole model while it is read. Where FSDP keeps shards wider than products read, the model may come
+    in the checkpoint's own dtype, or in that of products, and be raised only once it is sharded."""
+    kept, keys = loaded_bytes(plan, model), plan.keys()
+    named = CHECKPOINT_DTYPES.get(str(keys.get("dtype") or keys.get("torch_dtype")).removeprefix("torch."))
+    raised = bool(fsdp_of(plan)) and plan.precision.compute in CHECKPOINT_DTYPES.values()
+    dtype = DTYPES[named or plan.precision.compute] if raised else DTYPES[plan.precision.weights]
+    if dtype.bits >= DTYPES[plan.precision.weights].bits:
+        return Band(kept, kept, kept)
+    low = sum(dtype.bytes_of(weight.elements) * count for weight, count in kinds(model))
+    own = named is not None and at_least(plan.stack.versions.get("transformers"), AUTO_SINCE)
+    return Band(low, low if own else kept, kept)
+
+
+def copies_of(load: Load, ranks: int) -> int:
+    """How many whole copies of the model a node holds while it loads."""
+    return {Load.ALL: ranks, Load.FIRST: 1, Load.ZERO: 1}.get(load, 0)
+
+
+def _loading(plan: Plan, model: Model, ranks: int) -> Iterator[Part]:
+    way, size = way_of(plan), _read(plan, model)
+    copies = copies_of(way.load, ranks)
+    if copies:
+        yield Part(f"model as it is read: {way.load.value}", size, copies, way.source)
+    elif way.load is Load.MAPPED:
+        dtype = max((dtype_of(plan, weight).bytes_of(weight.elements) for weight, _ in kinds(model)), default=0)
+        yield _counted(f"largest tensor on its way: {way.load.value}", dtype, ranks, way.source)
+    low = plan.stack.options.get("low_cpu_mem_usage")
+    older = not at_least(plan.stack.versions.get("transformers"), SECOND.until)
+    if way is WHOLE and older and low is not True and plan.stack.versions.get("transformers"):
+        beside = Band(0, 0, min(size.high, SECOND.file_bytes))
+        yield Part("file of weights beside the model (mapped where it is in safetensors)", beside, ranks, SECOND.source)
+
+
+def _kept(ledger: Ledger, ranks: int) -> Iterator[Part]:
+    """What the ledger's lines in the host's memory add up to on one rank, account by account."""
+    sizes: dict[Account, int] = {}
+    sources: dict[Account, Source] = {}
+    for line, copies in ledger.host:
+        if line.place is Place.HOST and line.unit:
+            sizes[line.account] = sizes.get(line.account, 0) + line.unit * copies
+            sources.setdefault(line.account, line.source)
+    for account, size in sizes.items():
+        yield _counted(f"{account.value.replace('_', ' ')} of a rank", size, ranks, sources[account])
+
+
+def _workers(plan: Plan, ranks: int) -> Iterator[Part]:
+    options, batch = plan.stack.options, plan.batch
+    count = int(options.get("dataloader_num_workers") or 0)
+    tensors = len(options.get("batch_tensors") or ("ids", "labels", "mask"))
+    size = INT64.bytes_of(batch.micro_batch * batch.sequence) * tensors
+    if count:
+        ahead = int(options.get("dataloader_prefetch_factor") or WORKERS.prefetch)
+        yield _counted("batches that data loaders have ready", size, count * ahead * ranks, WORKERS.source)
+        yield _interval("data loader's worker", WORKERS.own, count * ranks)
+
+
+def _logits(plan: Plan, model: Model, ranks: int) -> Iterator[Part]:
+    """Logits of the whole set on every rank, as fp32 arrays; where they come in parts, they are joined each time."""
+    how, batch = plan.evaluation, plan.batch
+    if how is None:
+        return
+    tokens = 1 if model.head.pooled else how.sequence or batch.sequence
+    rows = (how.micro_batch or batch.micro_batch) * how.batches * degrees(plan).dp
+    size = FP32.bytes_of(rows * tokens * model.vocab)
+    yield _counted("logits of the set, gathered on every rank", size, ranks, LOOP.source)
+    if how.accumulation and how.accumulation < how.batches:
+        yield _counted("the same while they are joined", size, ranks, LOOP.source)
+
+
+def _saving(plan: Plan, written: Checkpoint, ranks: int) -> Iterator[Part]:
+    """What is gathered on the host, or staged there, before it is written."""
+    save, source = plan.save, written.format.source
+    states = sum(one.total for one in written.files if one.by == RANK_0 and one.what == OPTIMIZER)
+    if save is not None and save.asynchronous:
+        yield _counted("copy of what a rank writes, staged", written.rank_bytes, ranks, source)
+    elif _gathered(plan, written):
+        yield _counted("whole state dict, gathered on rank 0", max(written.weights_only, states), 1, source)
+    else:
+        files = [one for one in written.files if one.name.endswith("safetensors")]
+        if files:
+            yield _counted("file of weights as it is written", largest(files), 1, SERIALISED)
+
+
+def _gathered(plan: Plan, written: Checkpoint) -> bool:
+    """Whether whole tensors come together in rank 0's memory: of shards, that is."""
+    sharded = bool(fsdp_of(plan)) or (plan.parallel.strategy == "zero3" and bool(plan.parallel.options.get(EXPORT)))
+    return sharded and any(one.by == RANK_0 for one in written.files)
+
+
+def _counted(name: str, size: int, count: int, source: Source) -> Part:
+    return Part(name, Band(size, size, size), count, source)
+
+
+def _interval(name: str, found: Interval, count: int) -> Part:
+    return Part(name, Band(round(found.low), round(found.expected), round(found.high)), count, found.source)

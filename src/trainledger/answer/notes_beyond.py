@@ -1,0 +1,29 @@
+"""Notes on what lies beyond the step: moments that a plan asks for and the ledger has no rule for, lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainledger.answer.check_megatron import runs_megatron
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+LOW = "the ledger may be too low"
+
+
+def beyond_notes(plan: Plan) -> Iterator[str]:
+    """How the lengths of samples were taken."""
+    given = plan.lengths
+    if given is None:
+        return
+    if given.packing == "packed":
+        yield "lengths: packed rows are full, batch.sequence tokens each, whatever samples are like"
+    else:
+        rows = "one row of a micro-batch's samples end to end" if given.packing == "padding-free" else "padded rows"
+        yield f"lengths: the estimate is that of the longest sample, {plan.batch.sequence:,} tokens a row, {rows}"
+
+
+def beyond_uncounted(plan: Plan) -> Iterator[str]:
+    """Moments without a rule."""
+    if plan.evaluation is not None and (runs_megatron(plan) or degrees(plan).pp > 1):
+        yield f"evaluation: under Megatron-Core and pipelines it is no moment yet; {LOW}"

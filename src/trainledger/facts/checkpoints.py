@@ -1,0 +1,123 @@
+"""Checkpoints: what each format writes, who writes it, and what resuming elsewhere needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainledger.base.sources import Source
+from trainledger.base.units import GB
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A way of writing checkpoints. `same`: what resumes it as it is; `other`: what another number of ranks, or another
+    framework, needs."""
+
+    name: str
+    same: str
+    other: str
+    source: Source
+
+
+_HUB = Source("Transformers save_pretrained", "transformers/modeling_utils.py, save_pretrained", "4.40.2, 5.24.0")
+_TRAINER = Source(
+    "Transformers Trainer, _save_checkpoint", "transformers/trainer.py; trainer_optimizer.py", "4.40.2, 5.24.0"
+)
+_PEFT = Source("PEFT save_pretrained", "peft/peft_model.py, save_pretrained", "0.21.2")
+_TORCH = Source("PyTorch torch.save", "torch/serialization.py", "2.13")
+_DEEPSPEED = Source(
+    "DeepSpeed save_checkpoint", "deepspeed/runtime/engine.py; zero/stage_1_and_2.py, stage3.py", "0.19.8"
+)
+_FSDP = Source("accelerate save_fsdp_model, save_fsdp_optimizer", "accelerate/utils/fsdp_utils.py", "1.15.0")
+_DCP = Source("PyTorch distributed checkpoint", "torch/distributed/checkpoint", "2.13")
+_MEGATRON = Source(
+    "Megatron-LM checkpointing", "megatron/training/checkpointing.py; megatron/core/dist_checkpointing", "0.14.0"
+)
+
+FORMATS: dict[str, Format] = {
+    row.name: row
+    for row in (
+        Format(
+            "safetensors",
+            "holds weights alone: training starts anew from them, without the optimizer's states",
+            "any number of ranks reads it, and so do other frameworks that know the names",
+            _HUB,
+        ),
+        Format(
+            "trainer",
+            "the same strategy; each rank reads its own random state",
+            "plain data parallelism: any number of ranks; under DeepSpeed and FSDP as their own formats say",
+            _TRAINER,
+        ),
+        Format("adapter", "needs the base model beside it", "any number of ranks", _PEFT),
+        Format("torch", "one file holds everything", "any number of ranks; rank 0 reads it all", _TORCH),
+        Format(
+            "deepspeed",
+            "the same number of data-parallel ranks and the same stage",
+            "convert it to a universal checkpoint first (ds_to_universal.py), or take the weights alone "
+            "(zero_to_fp32.py, which holds them in fp32 in the host's memory)",
+            _DEEPSPEED,
+        ),
+        Format(
+            "fsdp-full",
+            "any number of ranks: rank 0 reads it whole into the host's memory and scatters it",
+            "any framework that knows the names; rank 0 needs room for it",
+            _FSDP,
+        ),
+        Format(
+            "fsdp-sharded",
+            "any number of ranks: shards are cut anew as they are read",
+            "merge it into one file for anything else (accelerate merge-weights, or dcp_to_torch_save)",
+            _DCP,
+        ),
+        Format(
+            "megatron-torch",
+            "the same tensor- and pipeline-parallel degrees, and the same layout of the distributed optimizer",
+            "convert it (tools/checkpoint/convert.py); optimizer states are lost on the way",
+            _MEGATRON,
+        ),
+        Format(
+            "megatron-dist",
+            "any tensor-, pipeline- and data-parallel degrees that the model allows",
+            "optimizer states move to other degrees only where they were written fully reshardable",
+            _MEGATRON,
+        ),
+    )
+}
+
+# By framework: how it writes unless told otherwise. What is not here writes one file with torch.save.
+DEFAULTS: dict[str, str] = {
+    **dict.fromkeys(
+        ("transformers", "trl", "peft", "axolotl", "llama-factory", "unsloth", "ms-swift", "fsdp_qlora"), "trainer"
+    ),
+    **dict.fromkeys(("deepspeed", "megatron-deepspeed"), "deepspeed"),
+    **dict.fromkeys(("torchtitan", "pithtrain"), "fsdp-sharded"),
+    **dict.fromkeys(("megatron", "megatron-bridge", "nemo"), "megatron-dist"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileSize:
+    """The largest file of weights, from a release of Transformers on."""
+
+    since: str
+    bytes: int
+    source: Source
+
+
+FILE_SIZES = (FileSize("5.0", 50 * GB, _HUB), FileSize("4.34", 5 * GB, _HUB), FileSize("", 10 * GB, _HUB))
+
+
+@dataclass(frozen=True, slots=True)
+class DistFiles:
+    """Files that a rank writes at once under Megatron's torch_dist format."""
+
+    threads: int
+    source: Source
+
+
+DIST_FILES = DistFiles(
+    2, Source("Megatron-Core, thread_count", "megatron/core/dist_checkpointing/strategies/torch.py", "0.14.0")
+)
+EXPORT = "stage3_gather_16bit_weights_on_model_save"  # DeepSpeed's setting of an export of whole 16-bit weights
+STATE_DICT_TYPE = "state_dict_type"  # FSDP's setting: whole, or by shards

@@ -1,0 +1,62 @@
+"""Files that a plan may name besides its model: a device of one's own, and lengths of samples."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from trainledger.base.problems import InputError, Problem
+from trainledger.facts.limits import PLAN_FILE
+from trainledger.importers.files import read_text
+from trainledger.importers.inputs import parse_mapping
+
+ENDINGS = (".yaml", ".yml", ".json", ".toml")
+
+
+def device_data(name: str, folder: str = "", key: str = "device") -> Any:
+    """What a plan's `device` means by a text: the mapping in a file of that name, or the name itself. Raises
+    InputError for a file that is none."""
+    path = _located(name, folder)
+    if not name.lower().endswith(ENDINGS) and not os.path.isfile(path):
+        return name
+    data = parse_mapping(read_text(path, PLAN_FILE, key), path).data
+    if not isinstance(data, dict):
+        raise InputError([Problem(key, f"{name}: no mapping", "a file with name, memory, bandwidth, tiers is needed")])
+    inner = data.get("device", data)
+    return inner if isinstance(inner, dict) else device_data(str(inner), os.path.dirname(path), key)
+
+
+def device_set(name: str) -> str:
+    """`--device`'s value as a change to the plan."""
+    return f"device={json.dumps(device_data(name, key='--device'))}"
+
+
+def lengths_data(name: str, folder: str = "") -> list[int]:
+    """The lengths in a file: a list in JSON, or a whole number a line. Raises InputError for anything else."""
+    path = _located(name, folder)
+    text = read_text(path, PLAN_FILE, "lengths.file")
+    words = text.replace("[", " ").replace("]", " ").replace(",", " ").split()
+    found = [int(word) for word in words if word.isascii() and word.isdecimal()]
+    if not found or len(found) < len(words):
+        raise InputError([Problem("lengths.file", f"{name}: not all whole numbers", "a length a line is needed")])
+    return found
+
+
+def with_files(data: Any, folder: str) -> Any:
+    """A plan's plain data with what the files hold that it names."""
+    if not isinstance(data, dict):
+        return data
+    found = dict(data)
+    if isinstance(found.get("device"), str):
+        found["device"] = device_data(found["device"], folder)
+    lengths = found.get("lengths")
+    if isinstance(lengths, str) and lengths.strip():
+        found["lengths"] = {"file": lengths, "values": lengths_data(lengths, folder)}
+    elif isinstance(lengths, dict) and isinstance(lengths.get("file"), str) and not lengths.get("values"):
+        found["lengths"] = {**lengths, "values": lengths_data(lengths["file"], folder)}
+    return found
+
+
+def _located(name: str, folder: str) -> str:
+    return name if os.path.isabs(name) or not folder else os.path.join(folder, name)

@@ -1,0 +1,35 @@
+"""A model that lies on the device whole before FSDP2 takes it: each weight gives way to this rank's part of it.
+
+Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param (v2.4 to v2.13).
+"""
+
+from __future__ import annotations
+
+from trainledger.base.sources import Source
+from trainledger.ledger.layout import Layout, Sharded, buffers_of, weights_of
+from trainledger.ledger.updates import Runs, births
+from trainledger.lines.line import Account
+from trainledger.model.quantised import tensors_of
+
+PLACED = Source("Transformers from_pretrained, device_map", "transformers/modeling_utils.py", "5.24.0")
+
+
+def built(layout: Layout) -> Runs:
+    """How weights and buffers come to be: as the layout has it, or from the whole model where that lies there first."""
+    job = layout.job
+    if not (job.run.software.placed and isinstance(layout, Sharded)):
+        return layout.building()
+    buffers = buffers_of(job)
+    parts = [line for line, _ in layout.weights()][: -len(buffers) or None]  # none where they lie on the host
+    whole = [
+        (
+            job.book.tensor(Account.WEIGHTS, f"{prefix}{one.name}, whole", one.dims, one.dtype, PLACED),
+            count * one.copies,
+        )
+        for prefix, weight, count in weights_of(job.model)
+        for one in tensors_of(weight, layout.stored(weight))
+    ]
+    runs: Runs = [*births(whole), *births(buffers)]
+    for at, (line, count) in enumerate(whole):
+        runs.append(((*((parts[at] + 1,) if parts else ()), -line - 1), count))
+    return runs

@@ -1,0 +1,59 @@
+"""The plan at one length of its samples: the longest's, the median's."""
+
+from __future__ import annotations
+
+from statistics import median_low, quantiles
+
+from trainledger.plan.beyond import Lengths
+from trainledger.plan.schema import Plan
+
+MEDIAN, NINETY, LONGEST = "median", "9 of 10 samples", "longest"
+HALVES = ("front", "back")  # of a context-parallel rank's part
+TENTHS = len("0123456789")
+
+
+def lengths_of(given: Lengths) -> dict[str, int]:
+    """Tokens of the sample in the middle, of that which nine of ten do not exceed, and of the longest, as far as they
+    are known."""
+    values = sorted(given.values)
+    found: dict[str, int] = {}
+    middle = given.median or (median_low(values) if values else None)
+    longest = given.longest or (values[-1] if values else None)
+    if middle is not None:
+        found[MEDIAN] = middle
+    if values[1:]:
+        found[NINETY] = round(quantiles(values, n=TENTHS, method="inclusive")[-1])
+    if longest is not None:
+        found[LONGEST] = longest
+    return found
+
+
+def at_length(plan: Plan, tokens: int) -> Plan:
+    """The plan where every sample has so many tokens, cut at the plan's own sequence: padded rows, or one row of all
+    samples end to end. Packed rows are full whatever samples are like."""
+    given, batch = plan.lengths, plan.batch
+    if given is None or given.packing == "packed":
+        return plan
+    pieces, evaluation = _pieces(plan), plan.evaluation
+    each = min(-(-tokens // pieces) * pieces, batch.sequence)
+    if given.packing != "padding-free":
+        return plan.model_copy(update={"batch": batch.model_copy(update={"sequence": each})})
+    if evaluation is not None:
+        rows, longest = evaluation.micro_batch or batch.micro_batch, min(tokens, evaluation.sequence or batch.sequence)
+        evaluation = evaluation.model_copy(update={"micro_batch": 1, "sequence": rows * longest})
+    joined = batch.model_copy(update={"micro_batch": 1, "sequence": each * batch.micro_batch})
+    return plan.model_copy(update={"batch": joined, "evaluation": evaluation})
+
+
+def _pieces(plan: Plan) -> int:
+    """What a sequence is padded to a multiple of: the halves of each context-parallel rank's part, and the parts of
+    sequence parallelism within tensor parallelism."""
+    parallel = plan.parallel
+    halves = parallel.cp * len(HALVES) if parallel.cp > 1 else 1
+    return halves * (parallel.tp if parallel.sp else 1)
+
+
+def at_longest(plan: Plan) -> Plan:
+    """The plan at its longest sample, where it says how long samples are."""
+    found = lengths_of(plan.lengths) if plan.lengths else {}
+    return at_length(plan, found[LONGEST]) if LONGEST in found else plan

@@ -1,0 +1,156 @@
+"""A node's RAM: while a model loads, while steps run, while it is saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import LLAMA, plan_of
+from trainledger.answer.disk import beside
+from trainledger.answer.estimate import estimate
+from trainledger.answer.host import HostMoment, copies_of, loaded_bytes, way_of
+from trainledger.base.units import TB
+from trainledger.facts.dtypes import FP32
+from trainledger.facts.host_memory import PROCESS, SECOND, Load
+from trainledger.model.build import model_of
+
+MIXED = {"weights": "bf16", "gradients": "bf16", "master": "fp32"}
+
+
+def moments(**sections: Any) -> dict[str, HostMoment]:
+    return {one.name: one for one in beside(estimate(plan_of(**sections))).host}
+
+
+def part(moment: HostMoment, start: str) -> int:
+    return sum(one.size.expected * one.count for one in moment.parts if one.name.startswith(start))
+
+
+def test_eight_ranks_that_each_load_falcon_40b_in_fp32_take_1_28_tb() -> None:
+    """ranks x P x bytes a node: 40e9 x 4 x 8, and 1.32 TB with the model's own count of 41.3e9."""
+    plan = plan_of("falcon-40b", precision={"weights": "fp32", "compute": "fp32", "gradients": "fp32"})
+    model = model_of(plan)
+    copies = copies_of(way_of(plan).load, 8)
+    assert copies == 8
+    assert copies * FP32.bytes_of(40_000_000_000) == 1.28 * TB
+    assert copies * loaded_bytes(plan, model) == 8 * 4 * 41_303_293_952 == pytest.approx(1.32 * TB, rel=0.002)
+
+
+def test_a_node_too_small_for_every_rank_s_copy_is_named_by_its_host() -> None:
+    """Of FSDP's shards the devices hold little; the host holds eight whole models unless one rank alone reads them."""
+    sections = {"parallel": {"strategy": "fsdp2", "dp": 8}, "node": {"ranks": 8, "memory": "35GiB", "used": "1GiB"}}
+    big = {**LLAMA, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 12}
+    fits = {"precision": {"weights": "fp32", "gradients": "fp32", "compute": "bf16"}, "batch": {"sequence": 16}}
+    found = estimate(plan_of(big, **sections, **fits))
+    assert found.verdict.outcome in ("tight", "does-not-fit")
+    reason = next(one for one in found.verdict.reasons if not one.startswith("device memory"))
+    assert reason.startswith("host memory, load: ")
+    assert found.verdict.margin is not None
+    assert found.verdict.margin > 0  # of the device
+    sections["parallel"] = {**sections["parallel"], "options": {"cpu_ram_efficient_loading": True}}
+    assert estimate(plan_of(big, **sections, **fits)).verdict.outcome == "fits"
+
+
+@pytest.mark.parametrize(
+    ("sections", "load"),
+    [
+        ({}, Load.ALL),
+        ({"parallel": {"strategy": "ddp", "dp": 8}}, Load.ALL),
+        ({"parallel": {"strategy": "fsdp1", "dp": 8}}, Load.ALL),
+        ({"parallel": {"strategy": "fsdp2", "dp": 8, "options": {"cpu_ram_efficient_loading": True}}}, Load.FIRST),
+        ({"parallel": {"strategy": "zero3", "dp": 8}, "precision": MIXED}, Load.ZERO),
+        (
+            {"parallel": {"strategy": "zero3", "dp": 8, "options": {"zero_init": False}}, "precision": MIXED},
+            Load.ALL,
+        ),
+        (
+            {
+                "parallel": {"strategy": "zero3", "dp": 8},
+                "precision": MIXED,
+                "stack": {"versions": {"torch": "2.3.0", "transformers": "4.40.2"}},
+            },
+            Load.MAPPED,
+        ),
+        ({"stack": {"options": {"device_map": "auto"}}}, Load.MAPPED),
+    ],
+)
+def test_ways_to_load(sections: dict[str, Any], load: Load) -> None:
+    assert way_of(plan_of(**sections)).load is load
+
+
+def test_older_releases_hold_a_file_beside_the_model() -> None:
+    stack = {"versions": {"torch": "2.3.0", "transformers": "4.40.2"}, "options": {}}
+    older = moments(stack=stack)["load"]
+    newer = moments()["load"]
+    low = moments(stack={**stack, "options": {"low_cpu_mem_usage": True}})["load"]
+    size = loaded_bytes(plan_of(), model_of(plan_of()))
+    assert size < SECOND.file_bytes
+    assert older.band.high - newer.band.high == size
+    assert low.band == newer.band == moments(stack={"options": {"low_cpu_mem_usage": False}})["load"].band
+
+
+def test_offloaded_states_are_there_for_every_rank_of_the_node() -> None:
+    sections: dict[str, Any] = {
+        "precision": MIXED, "parallel": {"strategy": "zero3", "dp": 16}, "offload": {"optimizer": "cpu"},
+        "optimizer": {"implementation": "cpu"},
+    }  # fmt: skip
+    answer = estimate(plan_of(**sections, node={"ranks": 4, "memory": "1TiB"}))
+    steps = {one.name: one for one in beside(answer).host}["steps"]
+    states = steps.band.expected - 4 * round(PROCESS.expected)
+    assert states == 4 * sum(line.unit * copies for line, copies in answer.ledger.host)
+    assert states == pytest.approx(4 * 18 * answer.parameters.total / 16, rel=0.01)
+
+
+def test_workers_hold_batches() -> None:
+    options = {"dataloader_num_workers": 4, "dataloader_prefetch_factor": 3}
+    found = moments(stack={"options": options}, batch={"micro_batch": 2, "sequence": 512})["steps"]
+    assert part(found, "batches") == 4 * 3 * (2 * 512 * 8 * 3)
+    assert {one.count for one in found.parts if "worker" in one.name} == {4}
+
+
+def test_a_whole_state_dict_comes_together_on_one_rank() -> None:
+    parallel: dict[str, Any] = {"strategy": "fsdp2", "dp": 8, "options": {"state_dict_type": "FULL_STATE_DICT"}}
+    count = estimate(plan_of()).parameters.total
+    assert part(moments(parallel=parallel)["save"], "whole state dict") == 4 * count  # the two moments, in bf16
+    parallel["options"] = {"state_dict_type": "SHARDED_STATE_DICT"}
+    assert part(moments(parallel=parallel)["save"], "whole state dict") == 0
+
+
+def test_an_asynchronous_save_stages_what_a_rank_writes() -> None:
+    parallel = {"strategy": "fsdp2", "dp": 8}
+    answer = estimate(plan_of(parallel=parallel, save={"asynchronous": True}))
+    found = beside(answer)
+    staged = part({one.name: one for one in found.host}["save"], "copy of what a rank writes")
+    assert staged == 8 * found.checkpoint.rank_bytes
+    assert staged == pytest.approx(6 * answer.parameters.total, rel=0.01)
+
+
+def test_kept_logits_come_to_every_rank_s_host_in_fp32() -> None:
+    evaluation = {"micro_batch": 4, "sequence": 128, "batches": 10, "prediction_loss_only": False}
+    parallel = {"strategy": "ddp", "dp": 8}
+    size = 10 * 8 * 4 * 128 * 1024 * 4
+    found = moments(parallel=parallel, evaluation=evaluation)["evaluation"]
+    assert part(found, "logits of the set") == 8 * size
+    assert part(found, "the same while") == 0
+    some = moments(parallel=parallel, evaluation={**evaluation, "accumulation": 2})["evaluation"]
+    assert part(some, "the same while") == 8 * size
+    assert "evaluation" not in moments(parallel=parallel, evaluation={"batches": 10})
+
+
+def test_a_model_that_fsdp_raises_may_be_read_in_its_own_dtype() -> None:
+    """Shards of fp32 for products of bf16: read in 16 bits where the checkpoint is and the release takes its dtype."""
+    sections = {
+        "precision": {"weights": "fp32", "gradients": "fp32", "compute": "bf16"},
+        "parallel": {"strategy": "fsdp2", "dp": 4},
+    }
+
+    def read(model: dict[str, Any]) -> tuple[int, int, int]:
+        answer = estimate(plan_of(model, **sections))
+        load = next(one for one in beside(answer).host if one.name == "load")
+        (whole,) = [one.size for one in load.parts if one.name.startswith("model as it is read")]
+        count = answer.parameters.total
+        return whole.low // count, whole.expected // count, whole.high // count
+
+    assert read(LLAMA) == (2, 4, 4)
+    assert read({**LLAMA, "dtype": "bfloat16"}) == (2, 2, 4)
+    assert read({**LLAMA, "dtype": "float32"}) == (4, 4, 4)

@@ -1,0 +1,93 @@
+"""The least time of an update: bytes read and written once each, over the bandwidth that ranks share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import plan_of
+from trainledger.answer.disk import beside
+from trainledger.answer.estimate import Estimate, estimate
+from trainledger.answer.traffic import LINK, Traffic
+from trainledger.base.units import GB
+
+MIXED = {"weights": "bf16", "gradients": "bf16", "master": "fp32"}
+NODE = {"ranks": 8, "memory": "1TiB", "memory_bandwidth": "400GB", "nvme": "8TB", "nvme_bandwidth": "20GB"}
+
+
+def made(**sections: Any) -> tuple[Estimate, dict[str, Traffic]]:
+    answer = estimate(plan_of(batch={"sequence": 16}, node=NODE, **sections))
+    return answer, {one.place: one for one in beside(answer).traffic}
+
+
+def test_adam_on_the_device_reads_and_writes_every_state_once() -> None:
+    """Read: gradient 2, master 4, moments 8; written: master 4, moments 8, weight 2. Tensors come in blocks of 512."""
+    answer, found = made(precision=MIXED)
+    count = answer.parameters.total
+    assert set(found) == {"device"}
+    one = found["device"]
+    assert one.read == pytest.approx(14 * count, rel=0.01)
+    assert one.written == pytest.approx(14 * count, rel=0.01)
+    assert one.seconds == pytest.approx((one.read + one.written) / (2039 * GB))
+
+
+def test_without_master_weights_the_weights_themselves_are_read() -> None:
+    answer, found = made()
+    assert found["device"].read == pytest.approx(8 * answer.parameters.total, rel=0.01)  # weight, gradient, moments
+    assert found["device"].written == pytest.approx(6 * answer.parameters.total, rel=0.01)
+
+
+def test_an_optimizer_without_states_moves_gradients_and_weights() -> None:
+    answer, found = made(optimizer={"name": "sgd", "implementation": "foreach"})
+    assert (found["device"].read, found["device"].written) == tuple(size * answer.parameters.total for size in (4, 2))
+
+
+def test_the_host_steps_what_deepspeed_offloads() -> None:
+    """Per element: 4 + 8 of states both ways, the fp32 gradient read, the 16-bit weight written; over all ranks."""
+    sections = {
+        "precision": MIXED, "parallel": {"strategy": "zero3", "dp": 8}, "offload": {"optimizer": "cpu"},
+        "optimizer": {"implementation": "cpu"},
+    }  # fmt: skip
+    answer, found = made(**sections)
+    host, link = found["host"], found[LINK]
+    part = -(-answer.parameters.total // 8)
+    assert host.read == pytest.approx(16 * part, rel=0.01)
+    assert host.written == pytest.approx(14 * part, rel=0.01)
+    assert host.shared_by == 8
+    assert host.seconds == pytest.approx((host.read + host.written) * 8 / (400 * GB))
+    assert (link.read, link.written) == (pytest.approx(2 * part, rel=0.01), pytest.approx(2 * part, rel=0.01))
+    assert link.seconds == pytest.approx(max(link.read, link.written) / link.bandwidth if link.bandwidth else 0)
+
+
+def test_states_on_nvme_pass_through_the_host() -> None:
+    sections = {
+        "precision": MIXED, "parallel": {"strategy": "zero3", "dp": 8}, "offload": {"optimizer": "nvme"},
+        "optimizer": {"implementation": "cpu"},
+    }  # fmt: skip
+    answer, found = made(**sections)
+    part = -(-answer.parameters.total // 8)
+    assert found["nvme"].read == found["nvme"].written == pytest.approx(12 * part, rel=0.01)
+    assert found["nvme"].seconds == pytest.approx(24 * part * 8 / (20 * GB), rel=0.01)
+    assert found["host"].read > 2 * found["nvme"].read
+
+
+def test_fsdp_steps_on_the_host_where_its_shards_lie() -> None:
+    parallel = {"strategy": "fsdp2", "dp": 8}
+    answer, found = made(parallel=parallel, offload={"params": "cpu"}, optimizer={"implementation": "foreach"})
+    part = answer.parameters.total / 8
+    assert "device" not in found
+    assert found["host"].read == pytest.approx(8 * part, rel=0.02)
+    assert found[LINK].seconds is not None
+
+
+def test_states_that_only_lie_elsewhere_cross_the_link_both_ways() -> None:
+    answer, found = made(precision=MIXED, offload={"places": {"optimizer_states": "host"}})
+    assert found["host"].read == found["host"].written == found[LINK].read
+    assert found["host"].read == pytest.approx(8 * answer.parameters.total, rel=0.01)
+    assert found["device"].read == pytest.approx(6 * answer.parameters.total, rel=0.01)
+
+
+def test_only_what_is_trained_is_updated() -> None:
+    answer, found = made(trainable=["lm_head"])
+    assert found["device"].read == pytest.approx(8 * answer.parameters.trainable, rel=0.01)

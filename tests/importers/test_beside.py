@@ -1,0 +1,56 @@
+"""Files that a plan names besides its model: devices of one's own and lengths of samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainledger.base.problems import InputError
+from trainledger.importers.beside import device_data, device_set, lengths_data
+from trainledger.importers.plan_file import read_draft
+
+DEVICE = "name: asic\nmemory: 8GiB\nbandwidth: 1TB\n"
+PLAN = "model: qwen2.5-0.5b\nbatch: {micro_batch: 1, sequence: 16}\n"
+
+
+def test_a_device_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "asic.yaml").write_text(DEVICE, encoding="utf-8")
+    (tmp_path / "plan.yaml").write_text(f"{PLAN}device: asic.yaml\n", encoding="utf-8")
+    device = read_draft(str(tmp_path / "plan.yaml")).plan.device
+    assert device is not None
+    assert (device.name, device.memory, device.bandwidth) == ("asic", 8 * 2**30, 10**12)
+
+
+def test_the_option_takes_a_name_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "asic.json"
+    file.write_text(json.dumps({"device": {"name": "asic", "memory": "8GiB"}}), encoding="utf-8")
+    assert device_set("h100-80gb") == 'device="h100-80gb"'
+    assert device_set(str(file)) == 'device={"name": "asic", "memory": "8GiB"}'
+    assert device_data("mine") == "mine"
+
+
+def test_a_file_that_is_missing_or_no_mapping_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--device"):
+        device_set(str(tmp_path / "none.yaml"))
+    (tmp_path / "list.yaml").write_text("[1, 2]\n", encoding="utf-8")
+    with pytest.raises(InputError, match="no mapping"):
+        device_data("list.yaml", str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["[12, 7, 900]", "12\n7\n900\n", "12, 7, 900"])
+def test_lengths_in_a_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lengths").write_text(text, encoding="utf-8")
+    assert lengths_data("lengths", str(tmp_path)) == [12, 7, 900]
+    (tmp_path / "plan.yaml").write_text(f"{PLAN}lengths: lengths\n", encoding="utf-8")
+    lengths = read_draft(str(tmp_path / "plan.yaml")).plan.lengths
+    assert lengths is not None
+    assert lengths.values == (12, 7, 900)
+
+
+@pytest.mark.parametrize("text", ["", "12\nseven\n", "-3"])
+def test_other_files_are_no_lengths(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lengths").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"lengths\.file"):
+        lengths_data("lengths", str(tmp_path))
