@@ -7,12 +7,18 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LAZY = {
+    "AdviseResult": "trainledger.api.advise",
+    "CompareResult": "trainledger.api.compare",
+    "FitResult": "trainledger.api.fit",
     "InputError": "trainledger.base.problems",
     "Result": "trainledger.api.result",
     "TraceError": "trainledger.base.problems",
     "TraceResult": "trainledger.api.trace",
+    "advise": "trainledger.api.advise",
+    "compare": "trainledger.api.compare",
     "estimate": "trainledger.api.estimate",
     "export": "trainledger.api.export",
+    "fit": "trainledger.api.fit",
     "trace": "trainledger.api.trace",
     "tracing": "trainledger.api.trace",
 }

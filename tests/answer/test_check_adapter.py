@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tests.plans import LLAMA, plan_of
+from trainledger.answer.check import check_model
 from trainledger.answer.estimate import estimate
 from trainledger.base.problems import InputError
+from trainledger.model.build import model_of
 
 PHI3 = {**LLAMA, "model_type": "phi3", "pad_token_id": 0}
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
@@ -56,3 +58,14 @@ def test_refusals(path: str, reason: str, sections: dict[str, Any]) -> None:
         estimate(plan_of(model, **sections))
     (problem,) = [one for one in caught.value.problems if one.path == path]
     assert reason in f"{problem.found} {problem.allowed}"
+
+
+@pytest.mark.parametrize("loss", ["fused-linear", "chunked"])
+def test_a_fused_head_passes_its_adapter_by(loss: str) -> None:
+    stack = {"loss": loss, "kernels": ["liger"], "versions": {"transformers": "5.24.0", "liger": "0.8.0"}}
+    adapter = {"kind": "lora", "r": 4, "targets": ["q_proj", "lm_head"]}
+    plan = plan_of(task="sft", adapter=adapter, stack=stack)
+    with pytest.raises(InputError, match="beside an adapter on the head"):
+        check_model(plan, model_of(plan))
+    plan = plan_of(task="sft", adapter={**adapter, "targets": ["q_proj"]}, stack=stack)
+    check_model(plan, model_of(plan))

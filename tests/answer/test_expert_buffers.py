@@ -10,6 +10,7 @@ from tests.ledger.test_mega_moe import LLAMA, routed
 from trainledger.answer.bands import Outside
 from trainledger.answer.expert_buffers import between, expert_buffers, within
 from trainledger.facts.deepep import BUFFERS
+from trainledger.ledger.rank import Ledger
 from trainledger.plan.schema import Plan
 
 MIB = 2**20
@@ -46,8 +47,9 @@ def test_a_plan_whose_tokens_go_through_them() -> None:
     assert near.low == near.expected == near.high
     (far,) = expert_buffers(plan(16))
     assert far.low < far.expected < far.high
+    none = Ledger((), (), ())
     by_deepep, by_nccl = (
-        Outside.of("sm90", one).parts for one in (plan(8), plan(8, moe_token_dispatcher_type="alltoall"))
+        Outside.of("sm90", one, none).parts for one in (plan(8), plan(8, moe_token_dispatcher_type="alltoall"))
     )
     assert near in by_deepep
     assert near not in by_nccl

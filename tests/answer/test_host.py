@@ -91,7 +91,8 @@ def test_older_releases_hold_a_file_beside_the_model() -> None:
 
 def test_offloaded_states_are_there_for_every_rank_of_the_node() -> None:
     sections: dict[str, Any] = {
-        "precision": MIXED, "parallel": {"strategy": "zero3", "dp": 16}, "offload": {"optimizer": "cpu"},
+        "precision": MIXED, "offload": {"optimizer": "cpu"},
+        "parallel": {"strategy": "zero3", "dp": 16, "options": {"offload_optimizer": {"pin_memory": False}}},
         "optimizer": {"implementation": "cpu"},
     }  # fmt: skip
     answer = estimate(plan_of(**sections, node={"ranks": 4, "memory": "1TiB"}))

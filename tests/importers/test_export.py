@@ -263,3 +263,21 @@ def test_any_run_is_written_or_refused(to: str) -> None:
         except InputError:
             continue
         again(found, draft)
+
+
+def test_trls_own_name_of_quantised_scales_is_written() -> None:
+    draft = plan(**LORA, quantization={"kind": "nf4", "double": True})
+    assert "use_bnb_nested_quant: true" in dict(export(draft, "trl").files)["trl.yaml"]
+    assert "--bnb_4bit_use_double_quant True" in dict(export(draft, "accelerate").files)["accelerate.sh"]
+
+
+def test_accelerates_file_leaves_to_deepspeeds_what_it_does_not_take_beside_it() -> None:
+    text = dict(export(plan(**ZERO3), "accelerate").files)["accelerate.yaml"]
+    held = yaml.safe_load(text)
+    assert "mixed_precision" not in held
+    assert held["deepspeed_config"] == {
+        "deepspeed_config_file": "accelerate.deepspeed.json", "zero3_init_flag": True,
+    }  # fmt: skip
+    two = {**ZERO3, "parallel": {"strategy": "zero2", "world": 8}}
+    held = yaml.safe_load(dict(export(plan(**two), "accelerate").files)["accelerate.yaml"])
+    assert held["deepspeed_config"] == {"deepspeed_config_file": "accelerate.deepspeed.json"}

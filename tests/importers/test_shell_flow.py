@@ -83,3 +83,9 @@ def test_a_subshells_brackets_are_no_part_of_its_words(text: str, last: tuple[st
     found = [one.texts for one in parse_script(text, "s.sh", {}).commands if "a.py" in one.texts]
     assert [one for one in found if one[0] == "python"] == [last]
     assert not any("tee" in one or "(" in one[0] for one in found)
+
+
+@pytest.mark.parametrize("word", ["", "local ", "local -a ", "declare -r -a ", "readonly -a ", "typeset -a "])
+def test_an_array_may_be_declared_in_any_way(word: str) -> None:
+    text = f"{word}ARGS=(\n  --x 1  # one\n  --y 2\n)\npython a.py ${{ARGS[@]}}"
+    assert parse_script(text, "s.sh", {}).commands[-1].texts == ("python", "a.py", "--x", "1", "--y", "2")

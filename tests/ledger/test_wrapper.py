@@ -245,7 +245,7 @@ def hosted(ledger: Ledger, chosen: Callable[[Account], bool]) -> int:
 
 
 def test_an_offloaded_optimizer_takes_18_bytes_of_the_host_and_nothing_of_the_device() -> None:
-    _, ledger = run("zero3", offload={"optimizer": "cpu"}, optimizer={"implementation": "cpu"})
+    _, ledger = run("zero3", "0.19.4", offload={"optimizer": "cpu"}, optimizer={"implementation": "cpu"})
     parts = sum(-(-size // RANKS) for size in sizes())
     assert hosted(ledger, lambda account: True) == 18 * parts
     assert at_end(ledger, Account.MASTER) == at_end(ledger, Account.OPTIMIZER) == 0
@@ -258,6 +258,24 @@ def test_page_locked_memory_is_a_power_of_two() -> None:
     pinned = [line.unit for line, _ in ledger.host if line.why]
     assert pinned
     assert all(size & (size - 1) == 0 for size in pinned)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "version", "told", "locked"),
+    [
+        ("zero2", "0.18.2", None, {"master_weights", "weights"}),  # whatever is said
+        ("zero2", "0.18.3", None, set()),
+        ("zero2", "0.19.4", True, {"master_weights", "weights", "gradients", "gradient_reduction"}),
+        ("zero2", "0.19.5", None, {"master_weights", "weights", "gradients", "gradient_reduction"}),
+        ("zero3", "0.19.4", None, set()),
+        ("zero3", "0.19.5", None, {"gradients"}),
+        ("zero3", "0.19.5", False, set()),
+    ],
+)
+def test_what_is_page_locked_by_release(strategy: str, version: str, told: bool | None, locked: set[str]) -> None:
+    options = {"offload_optimizer": {"device": "cpu", **({} if told is None else {"pin_memory": told})}}
+    _, ledger = run(strategy, version, offload={"optimizer": "cpu"}, parallel={"options": options})
+    assert {line.account.value for line, _ in ledger.host if line.why} == locked
 
 
 def test_nvme_leaves_buffers_in_the_host() -> None:
@@ -273,7 +291,7 @@ def test_nvme_leaves_buffers_in_the_host() -> None:
 
 
 def test_weights_on_the_host_leave_gathers_on_the_device() -> None:
-    _, ledger = run("zero3", offload={"optimizer": "cpu", "params": "cpu"})
+    _, ledger = run("zero3", "0.19.4", offload={"optimizer": "cpu", "params": "cpu"})
     parts = sum(-(-size // RANKS) for size in sizes())
     assert at_end(ledger, Account.WEIGHTS) == 0
     assert hosted(ledger, lambda account: account is Account.WEIGHTS) == 2 * parts

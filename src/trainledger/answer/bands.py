@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.answer.expert_buffers import expert_buffers
+from trainledger.answer.graph_pools import graph_pools
 from trainledger.answer.replayed import Replayed
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.default_words import SHARDING
@@ -52,16 +53,18 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a process holds on the device outside the allocator: its context, its communicators, DeepEP's buffers."""
+    """What a process holds on the device beyond what the allocator's replay took: its context, its communicators,
+    DeepEP's buffers, what CUDA graphs keep apart."""
 
     parts: tuple[Interval, ...]
 
     @classmethod
-    def of(cls, architecture: str, plan: Plan) -> Outside:
+    def of(cls, architecture: str, plan: Plan, ledger: Ledger) -> Outside:
         """For one rank of the plan on a device of this architecture, with the kernel sets that it loads."""
         links = communicators(degrees(plan).world, len(groups_of(plan)))
         direct = peers(architecture, *peers_of(plan))
-        return cls((context(architecture), links, *direct, *libraries(plan.stack.kernels), *expert_buffers(plan)))
+        more = (*libraries(plan.stack.kernels), *expert_buffers(plan), *graph_pools(plan, ledger))
+        return cls((context(architecture), links, *direct, *more))
 
     def above(self, band: Band) -> Band:
         """A band of the allocator's bytes with what lies outside added."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainledger.answer.check_acting import acting_problems
-from trainledger.answer.check_adapter import adapter_problems, expert_problems
+from trainledger.answer.check_adapter import adapter_problems, expert_problems, head_problems
 from trainledger.answer.check_attention import attention_problems
 from trainledger.answer.check_colossal import colossal_problems
 from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspeed_problems
@@ -21,6 +21,7 @@ from trainledger.answer.check_prefix import prefix_model_problems, prefix_proble
 from trainledger.answer.check_sequence import fetches, sequence_model_problems, sequence_problems
 from trainledger.answer.check_tensor import tensor_model_problems, tensor_problems
 from trainledger.answer.check_torchtitan import torchtitan_problems
+from trainledger.answer.check_trainable import trainable_problems
 from trainledger.answer.check_wrapping import wrapping_model_problems, wrapping_problems
 from trainledger.answer.node import node_problems
 from trainledger.base.problems import InputError, Problem, nearest
@@ -67,6 +68,7 @@ def check_model(plan: Plan, model: Model) -> None:
     problems += [*expert_problems(plan, model), *prefix_model_problems(model), *deepspeed_model_problems(plan, model)]
     problems += [*dtype_problems(plan, model), *attention_problems(plan, model), *tensor_model_problems(plan, model)]
     problems += [*pipeline_model_problems(plan, model), *sequence_model_problems(plan, model)]
+    problems += [*trainable_problems(plan, model), *head_problems(plan, model)]
     if not problems:
         problems += wrapping_model_problems(plan, model)
     if plan.adapter is not None and not has_tuned(model):

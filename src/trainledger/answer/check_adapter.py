@@ -9,10 +9,11 @@ from trainledger.base.problems import Problem
 from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
 from trainledger.facts.peft_methods import CONVERTED_TARGETS, METHODS
 from trainledger.facts.quantization import QUANT_KINDS, STACKED_EXPERTS, When
-from trainledger.facts.scope import SCOPE
+from trainledger.facts.scope import OWN_MODELS, SCOPE
 from trainledger.facts.versions import at_least
+from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.model.adapted import ALL_LINEAR
-from trainledger.model.program import Experts, Model
+from trainledger.model.program import Experts, Linear, Model
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
 from trainledger.plan.schema import Plan
 from trainledger.plan.training import Adapter
@@ -127,3 +128,13 @@ def _quantization(plan: Plan) -> Iterator[Problem]:
             "DoRA dequantises the whole weight for its norms" if kind in LORA_KINDS else "its layers are others there"
         )
         yield Problem("adapter.kind", f"found {kind!r} over a base in {given.kind}", f"{dora}: not written yet")
+
+
+def head_problems(plan: Plan, model: Model) -> Iterator[Problem]:
+    """A loss that reads the head's weight itself passes an adapter on the head by."""
+    if plan.stack.framework in OWN_MODELS or plan.stack.loss not in (FUSED, CHUNKED):
+        return
+    if any(isinstance(op.spec, Linear) and op.spec.adapter is not None for op in model.head.ops):
+        found = f"found {plan.stack.loss!r} beside an adapter on the head"
+        allowed = "it reads the head's own weight and passes the adapter by"
+        yield Problem("stack.loss", found, allowed, "Set it to full-fp32, or leave the head out of adapter.targets.")

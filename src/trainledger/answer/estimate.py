@@ -86,7 +86,7 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
     groups = groups_of(plan, ledger, architecture, device) if acts(plan) else ()
     ledger = groups[0].ledger if groups else ledger
     run = replayed(ledger, conf)
-    outside = Outside.of(architecture, plan)
+    outside = Outside.of(architecture, plan, ledger)
     peaks = peaks_of(plan, run.ledger if run else ledger, run)
     trained = tuned(model) if plan.adapter else trainable(model, plan.trainable)
     verdict = worst((_verdict(plan, peaks[0], outside, (run, conf)), *_apart(plan, groups[1:])))
@@ -156,7 +156,7 @@ def _verdict(plan: Plan, peak: Peak, outside: Outside, replay: tuple[Replayed | 
         f"without a bound it reserves {format_size(run.most)}"
     )
     answer = judge(usable, min(need.low, need.expected), need.expected, need.high)
-    return Verdict(answer.outcome, answer.margin, (*answer.reasons, reason))
+    return replace(answer, reasons=(*answer.reasons, reason))
 
 
 def _apart(plan: Plan, groups: Iterable[Group]) -> Iterator[Verdict]:
@@ -164,7 +164,9 @@ def _apart(plan: Plan, groups: Iterable[Group]) -> Iterator[Verdict]:
     for group in groups:
         own = role_plan(plan, group.roles[0])
         device = device_of(own)
-        shown = Outside.of(architecture_of(device), own).above(peaks_of(own, group.ledger, None)[0].reserved)
+        shown = Outside.of(architecture_of(device), own, group.ledger).above(
+            peaks_of(own, group.ledger, None)[0].reserved
+        )
         found = judge(device.usable_bytes if device else None, shown.low, shown.expected, shown.high)
         yield replace(found, reasons=tuple(f"{group.name}: {reason}" for reason in found.reasons))
 

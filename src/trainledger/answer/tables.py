@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trainledger.answer.bands import Band, Peak, ratio_of, replayed_over
 from trainledger.answer.estimate import Estimate, estimate
 from trainledger.answer.expert_buffers import expert_buffers
+from trainledger.answer.graph_pools import graph_pools
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
@@ -173,7 +174,8 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     own, links = context(answer.architecture), communicators(answer.ranks, len(groups))
     near, far = peers_of(answer.plan)
     direct, sent = peers(answer.architecture, near, far), expert_buffers(answer.plan)
-    parts = (own, *([links] if answer.ranks > 1 else []), *direct, *loaded, *sent)
+    graphs = graph_pools(answer.plan, answer.ledger)
+    parts = (own, *([links] if answer.ranks > 1 else []), *direct, *loaded, *sent, *graphs)
     outside = "; ".join(dict.fromkeys(str(one.source) for one in parts))
     ranks = f" and the communicators of {answer.ranks:,} ranks" if answer.ranks > 1 else ""
     if len(groups) > 1:
@@ -181,6 +183,7 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     if direct:
         ranks += f", buffers for {near + far:,} peers"
     ranks = " with its libraries" * bool(loaded) + ranks + " and DeepEP's buffers" * bool(sent)
+    ranks += " and what CUDA graphs keep apart" * bool(graphs)
     return (
         Amount("allocated", peak.allocated, ", ".join(bases), what, str(CUDA.source)),
         Amount("active", peak.active, ", ".join(bases), waiting, str(CUDA.source)),

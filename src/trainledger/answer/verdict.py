@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from trainledger.base.units import format_size
@@ -13,11 +13,13 @@ Outcome = Literal["fits", "tight", "does-not-fit"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer for one budget. `margin` = usable - expected, in bytes; both are None without a device."""
+    """The answer for one budget. `margin` = usable - expected, in bytes; both are None without a device. `need`: the
+    band that was compared (low, expected, high), bytes."""
 
     outcome: Outcome | None
     margin: int | None
     reasons: tuple[str, ...]
+    need: tuple[int, int, int] | None = field(default=None, compare=False)
 
 
 def judge(usable: int | None, low: int, expected: int, high: int) -> Verdict:
@@ -34,15 +36,15 @@ def judge(usable: int | None, low: int, expected: int, high: int) -> Verdict:
     if usable < 0:
         raise ValueError(f"{usable}: usable bytes are not negative")
     room = f"{format_size(usable)} usable"
-    margin = usable - expected
+    margin, need = usable - expected, (low, expected, high)
     if high <= usable:
         reason = f"the high end, {format_size(high)}, is within the {room}"
-        return Verdict("fits", margin, (reason, _balance(margin)))
+        return Verdict("fits", margin, (reason, _balance(margin)), need)
     if low > usable:
         reason = f"even the low end, {format_size(low)}, is above the {room}"
-        return Verdict("does-not-fit", margin, (reason, _balance(margin)))
+        return Verdict("does-not-fit", margin, (reason, _balance(margin)), need)
     reason = f"between {format_size(low)} and {format_size(high)}, and the {room} lie between"
-    return Verdict("tight", margin, (reason, _balance(margin)))
+    return Verdict("tight", margin, (reason, _balance(margin)), need)
 
 
 def worst(found: Sequence[Verdict]) -> Verdict:

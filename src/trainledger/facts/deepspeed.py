@@ -39,6 +39,10 @@ FREED_EMBEDDING = _since("0.19.3", "weights without a backward of their own free
 ANY_LINEAR = _since(
     "0.19.4", "products that save no gathered weight, for models built whole", "zero/stage3.py", "#8189"
 )
+PINS = _since("0.19.5", "offloaded tensors page-locked unless told otherwise", "zero/offload_config.py", "#8207")
+PINS_AS_TOLD = _since(
+    "0.18.3", "offloaded master weights of stages 1 and 2 page-locked only where told", "zero/stage_1_and_2.py", "#7689"
+)
 PARTITION = "zero/partition_parameters.py"
 SPLIT = _since("0.12.3", "part of an offloaded optimizer kept on the device", "zero/stage3.py")
 SPLIT_TORCH = _since("0.13.3", "torch's AdamW for the part kept on the device", "zero/stage3.py")

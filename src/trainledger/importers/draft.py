@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainledger.plan.resolve import Default
@@ -48,7 +49,8 @@ class Uncounted:
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A resolved plan (its model's keys in place, defaults filled in) with what was used, defaulted and ignored; of
-    outside files also what is unknown and what is not counted, and which formats they were taken for."""
+    outside files also what is unknown and what is not counted, and which formats they were taken for. `data`: the keys
+    that were given, as plain data with the model's keys in place, before defaults: what a changed plan starts from."""
 
     plan: Plan
     used: tuple[Used, ...]
@@ -57,3 +59,4 @@ class Draft:
     unknown: tuple[Unknown, ...] = ()
     uncounted: tuple[Uncounted, ...] = ()
     formats: tuple[tuple[str, str], ...] = ()  # file, format
+    data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)

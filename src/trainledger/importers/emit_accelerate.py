@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.facts.export import NODE
+from trainledger.importers.deepspeed_json import STAGES
 from trainledger.importers.emit import OWN, Line, Names, Said, Sheet, nested
 from trainledger.importers.emit_hf import HALF, dtypes
 from trainledger.importers.emit_sharding import fsdp, mesh, sharded, stage, zero
@@ -22,7 +23,8 @@ def sheet(said: Said, names: Names) -> Sheet:
     ways = []
     for way in dtypes(said):
         half = next((line.key for line in way if line.key in HALF and line.value), "no")
-        ways.append((*way, Line(OWN, "mixed_precision", half, "precision.compute")))
+        line = Line(OWN, "mixed_precision", half, "precision.compute")
+        ways.append(way if stage(said) is not None else (*way, line))  # accelerate refuses it beside DeepSpeed's file
     return Sheet((*_own(said, names), *lines), (tuple(ways), programs(said)), model)
 
 
@@ -39,7 +41,9 @@ def _own(said: Said, names: Names) -> Iterator[Line]:
             yield Line(OWN, f"fsdp_config.fsdp_{name}", value, strategy if name == "version" else "")
     elif kind == "DEEPSPEED":
         yield Line(OWN, "deepspeed_config.deepspeed_config_file", names.settings)
-        yield Line(OWN, "deepspeed_config.zero3_init_flag", said.get("parallel.options.zero_init", True))
+        if stage(said) == max(STAGES):
+            init = "parallel.options.zero_init"
+            yield Line(OWN, "deepspeed_config.zero3_init_flag", said.get(init, True), init)
         for name, part in zero(said).items():
             yield Line(SETTINGS, name, part)
     for name, size in mesh(said).items():

@@ -138,14 +138,15 @@ def _precision(said: Said) -> Iterator[Line]:
     recipe, low = said.get("precision.fp8.recipe"), {"fp8": FLOAT8, "mxfp8": MX}.get(str(compute))
     if low is None:
         return
-    yield Line(OWN, "model.converters", [low[1]], "precision.compute")
-    if recipe and (low is MX or recipe != "tensorwise"):
-        yield Line(OWN, f"{low[1]}.recipe_name", recipe, "precision.fp8.recipe")
-    if said.get("precision.fp8.all_gather"):
-        yield Line(OWN, f"{low[1]}.enable_fsdp_float8_all_gather", True, "precision.fp8.all_gather")
     again = "precision.fp8.force_recompute_weight_in_bwd"
+    section = low[-1] if said.get(again) else low[0]  # a key of the older section alone
+    yield Line(OWN, "model.converters", [section], "precision.compute")
+    if recipe and (low is MX or recipe != "tensorwise"):
+        yield Line(OWN, f"{section}.recipe_name", recipe, "precision.fp8.recipe")
+    if said.get("precision.fp8.all_gather"):
+        yield Line(OWN, f"{section}.enable_fsdp_float8_all_gather", True, "precision.fp8.all_gather")
     if said.get(again):
-        yield Line(OWN, f"{low[1]}.force_recompute_fp8_weight_in_bwd", True, again)
+        yield Line(OWN, f"{section}.force_recompute_fp8_weight_in_bwd", True, again)
 
 
 def _step(said: Said) -> Iterator[Line]:

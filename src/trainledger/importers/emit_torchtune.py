@@ -29,7 +29,6 @@ from trainledger.importers.emit_model import alike
 from trainledger.importers.emit_text import script, yaml_file
 from trainledger.importers.hf_adapter import ALL_LINEAR
 from trainledger.importers.torchtune_parts import LORA as PREFIX
-from trainledger.importers.torchtune_parts import QLORA
 
 FRAMEWORK, SUFFIX = NAME, ".yaml"
 MODELS = "torchtune.models"
@@ -60,7 +59,7 @@ def _many(said: Said) -> bool:
 
 def _model(said: Said) -> Iterator[Line]:
     keys = said.plan.keys()
-    adapted = "" if said.get("adapter.kind") is None else QLORA if said.get("quantization.kind") == "nf4" else PREFIX
+    adapted = "" if said.get("adapter.kind") is None else PREFIX
     builder = next(filter(None, (word(BUILDERS, entry.name) for entry in alike(said))), None)
     if builder is None:
         builder = _shaped(said)
@@ -98,6 +97,8 @@ def _adapter(said: Said) -> Iterator[Line]:
     yield Line(OWN, "model.apply_lora_to_output", OUTPUT_TARGET in targets, "adapter.targets")
     yield Line(OWN, "model.lora_rank", said.get("adapter.r"), "adapter.r")
     yield Line(OWN, "model.lora_dropout", said.get("adapter.dropout", 0.0), "adapter.dropout")
+    if said.get("quantization.kind") == "nf4":  # which every builder takes; few have one of QLoRA's name
+        yield Line(OWN, "model.quantize_base", True, "quantization.kind")
     if kind == LORA[1]:
         yield Line(OWN, "model.use_dora", True, "adapter.kind")
 

@@ -12,6 +12,7 @@ from trainledger.importers.emit_text import script
 PROGRAM = "program"
 # Programs by task: a script of Transformers', one of the user's own, TRL's.
 PRETRAIN, OWN_SCRIPT = "run_clm.py", "train.py"
+TRL_NAMES = {"bnb_4bit_use_double_quant": "use_bnb_nested_quant"}
 RENAMED = {  # arguments that a script of Transformers or of the user has under another name than TRL's
     PRETRAIN: {LENGTH: "block_size", "use_peft": "use_lora"},
     OWN_SCRIPT: {LENGTH: "model_max_length", "use_peft": "use_lora"},
@@ -37,10 +38,11 @@ def programs(said: Said) -> Lever:
 def trainer_script(lines: tuple[Line, ...], launcher: str, head: tuple[str, ...]) -> str:
     """The script: variables, arguments under the program's names for them, the launcher's line."""
     program = next(str(line.value) for line in lines if line.key == PROGRAM)
-    renamed = RENAMED.get(program, {})
-    kept = [
-        Line(line.part, renamed.get(line.key, line.key), line.value, line.path)
-        for line in lines
-        if line.part in (ARGS, ENV)
-    ]
+    kept = renamed(lines, RENAMED.get(program, TRL_NAMES))
     return script(kept, f"{launcher} {program}", head)
+
+
+def renamed(lines: tuple[Line, ...], names: Mapping[str, str]) -> list[Line]:
+    """The arguments under a program's names for them, and the variables."""
+    kept = (line for line in lines if line.part in (ARGS, ENV))
+    return [Line(line.part, names.get(line.key, line.key), line.value, line.path) for line in kept]

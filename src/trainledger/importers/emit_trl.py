@@ -10,7 +10,7 @@ from trainledger.importers.emit import ARGS, ENV, LAUNCH, Line, Names, Said, She
 from trainledger.importers.emit_hf import dtypes
 from trainledger.importers.emit_sharding import arguments as sharding
 from trainledger.importers.emit_text import script, yaml_file
-from trainledger.importers.emit_trainer import arguments
+from trainledger.importers.emit_trainer import TRL_NAMES, arguments, renamed
 
 FRAMEWORK, SUFFIX = "transformers", ".yaml"
 VERBS = ("sft", "dpo", "kto", "grpo", "reward")
@@ -33,7 +33,8 @@ def sheet(said: Said, names: Names) -> Sheet:
 
 def files(lines: tuple[Line, ...], names: Names, head: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """The YAML, and the script."""
-    yield names.main, yaml_file([line for line in lines if line.part == ARGS], head)
+    kept = renamed(lines, TRL_NAMES)
+    yield names.main, yaml_file([line for line in kept if line.part == ARGS], head)
     held = {line.key: line.value for line in lines if line.part == LAUNCH}
     verb = held.pop("verb")
     options = " ".join(f"--{name} {value}" for name, value in held.items())

@@ -101,7 +101,7 @@ def _framed(draft: Draft, framework: str, to: str) -> Draft:
         found = f"found {draft.plan.stack.framework}"
         fix = f"--set stack.framework={framework} asks for the same plan under it."
         where = given.where if given else ""
-        raise InputError([Problem("stack.framework", found, f"{to} is read by {framework}", fix, where)])
+        raise InputError([Problem("stack.framework", found, f"--to {to} writes a run by {framework}", fix, where)])
     kept = [(one.path, one.value) for one in draft.used if one.path.partition(".")[0] != "model"]
     data = nested([*kept, ("stack.framework", framework)])
     return draft_of(Document({**data, "model": draft.plan.keys()}, {}))

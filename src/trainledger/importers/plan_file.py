@@ -62,6 +62,7 @@ def draft_of(document: Document, folder: str = "") -> Draft:
     """The draft of a plan as plain data. `folder` is where paths in it start. Raises InputError with every problem."""
     from trainledger.plan.read import read_plan
     from trainledger.plan.resolve import resolve
+    from trainledger.plan.schema import as_mapping
 
     data = document.data
     problems: list[Problem] = []
@@ -81,9 +82,10 @@ def draft_of(document: Document, folder: str = "") -> Draft:
     if problems or plan is None:
         raise InputError(problems)
     roles = {} if plan.roles is None else {"roles": _roles(plan.roles, folder)}
-    resolved, defaulted = resolve(plan.model_copy(update={"model": keys, **roles}))
+    given = plan.model_copy(update={"model": keys, **roles})
+    resolved, defaulted = resolve(given)
     used = tuple(Used(".".join(map(str, path)), value, document.where(path)) for path, value in _leaves(data, ()))
-    return Draft(resolved, used, defaulted, ignored)
+    return Draft(resolved, used, defaulted, ignored, data=as_mapping(given))
 
 
 def _roles(roles: Roles, folder: str) -> Roles:

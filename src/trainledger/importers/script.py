@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from trainledger.importers.shell_flow import prepared, taken
 from trainledger.importers.shell_words import BEFORE, CONTINUED, Lexer, Word
 
-_ASSIGN = re.compile(r"(?:export\s+|local\s+|declare\s+(?:-\w+\s+)?|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.S)
+_ASSIGN = re.compile(r"(?:(?:export|local|declare|readonly|typeset)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?)=(.*)", re.S)
 _SBATCH = re.compile(r"--?([A-Za-z][\w-]*)[= ]+(\S+)")
 CONTROL = frozenset(
     "if elif fi for while until done case esac } ) set cd echo source mkdir module conda ulimit unset exit return trap "

@@ -26,12 +26,13 @@ Lines = tuple[tuple[Line, int], ...]
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Where an offloaded part lies: in the host's memory (page-locked or not), or on NVMe behind buffers of the host:
-    how many, and elements of each."""
+    how many, and elements of each. `masters`: master weights are page-locked too."""
 
     nvme: bool
     pinned: bool
     buffers: int
     size: int
+    masters: bool = False
 
 
 def host_line(account: Account, name: str, size: int, dtype: DType, pinned: bool = False) -> Line:
@@ -74,7 +75,7 @@ def optimizer_lines(
 
     for number, size in enumerate(parts, 1):
         of = f"part {number}" if parts[1:] else "this rank's part"
-        yield line(Account.MASTER, f"master weights, {of}", size, master)
+        yield line(Account.MASTER, f"master weights, {of}", size, master, kept.masters)
         yield line(Account.GRADIENTS, f"fp32 gradients, {of}", size, master, kept.pinned)
         for state in state_bytes(row, (size,), master, how):
             if state.kind is not Kind.STEP:

@@ -216,7 +216,7 @@ class ZeroFlat(DeepSpeed):
         name = "gradient on its way from the device"
         found.append((host_line(Account.REDUCTION, name, largest, dtypes.weights, kept.pinned), 1))
         for part in parts:
-            found.append((host_line(Account.WEIGHTS, "updated weights to copy", part, dtypes.weights, kept.pinned), 1))
+            found.append((host_line(Account.WEIGHTS, "updated weights to copy", part, dtypes.weights, kept.masters), 1))
         if self.schedule.count > 1:
             for group in self.groups:
                 for slot in group.owned(self.how.rank or 0):

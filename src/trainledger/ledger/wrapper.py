@@ -15,6 +15,8 @@ from trainledger.facts.deepspeed import (
     MAX_LIVE,
     MAX_REUSE,
     PERSISTENCE,
+    PINS,
+    PINS_AS_TOLD,
     PREFETCH,
     QUANTIZED,
     REDUCE_BUCKET,
@@ -149,8 +151,11 @@ def _kept(plan: Plan, key: str, name: str) -> Kept | None:
     place = getattr(plan.offload, key) or section.get("device")
     if place in (None, "none"):
         return None
-    pinned = bool(section.get("pin_memory"))
-    return Kept(place == "nvme", pinned, count(section, "buffer_count", 0), count(section, "buffer_size", 0))
+    version, told = plan.stack.versions.get("deepspeed", ""), section.get("pin_memory")
+    pinned = PINS.holds(version) if told is None else bool(told)
+    masters = plan.parallel.strategy != "zero3" and (pinned or not PINS_AS_TOLD.holds(version))
+    buffers = count(section, "buffer_count", 0), count(section, "buffer_size", 0)
+    return Kept(place == "nvme", pinned, *buffers, masters)
 
 
 def elements_of(options: dict[str, Any], knob: Knob, hidden: int) -> int:

@@ -120,6 +120,11 @@ def lives(segments: Sequence[Segment], spots: Mapping[str, Spot]) -> tuple[Momen
     return tuple(Moment(name, spot.total, live[name]) for name, spot in spots.items())
 
 
+def highest(segments: Sequence[Segment], units: Sequence[int]) -> int:
+    """The largest sum of the live lines' units over all segments."""
+    return max((spot.total for spot in _spots(segments, units).values()), default=0)
+
+
 def total(lines: Sequence[Line], live: Sequence[tuple[int, int]]) -> int:
     """Bytes of live lines."""
     return sum(lines[line].unit * copies for line, copies in live)

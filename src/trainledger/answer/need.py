@@ -1,0 +1,138 @@
+"""What a changed plan needs of its device, at a stated confidence: first by a bound that is cheap, then exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trainledger.answer.anchor import Unexplained
+from trainledger.answer.bands import Band, Outside, largest, replayed_over, scaled
+from trainledger.answer.changed import Change, Data, planned
+from trainledger.answer.check import check, check_model
+from trainledger.answer.estimate import architecture_of, device_of, estimate
+from trainledger.answer.verdict import Outcome
+from trainledger.base.problems import InputError, Problem
+from trainledger.facts.fit_knobs import CONFIDENCE
+from trainledger.ledger.rank import rank_ledger
+from trainledger.model.build import model_of
+from trainledger.plan.lengths import at_longest
+from trainledger.plan.schema import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """When a plan counts as fitting: `confidence` between that of the expected value and that of the interval's high
+    end; `unexplained`: what measured runs held beyond their estimates."""
+
+    confidence: float = CONFIDENCE.high
+    unexplained: Unexplained | None = None
+
+    @property
+    def share(self) -> float:
+        """How far from the expected value to the high end."""
+        return (self.confidence - CONFIDENCE.expected) / (CONFIDENCE.high - CONFIDENCE.expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One changed plan. `need`: bytes of its device, the unexplained ones (`beside`) included; `at`: of these what is
+    compared with `usable`; `moment`: the peak's. `exact`: estimated whole, else a bound that shows it cannot fit.
+    `problem`: why it is no plan at all, or one that cannot be estimated."""
+
+    value: int | str
+    changes: tuple[Change, ...]
+    need: Band
+    beside: int
+    at: int
+    usable: int
+    moment: str
+    outcome: Outcome | None
+    exact: bool = True
+    problem: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits at the confidence asked for. A bound alone never says so."""
+        return self.exact and not self.problem and self.at <= self.usable
+
+    @property
+    def open(self) -> bool:
+        """Whether a bound leaves it open whether it fits."""
+        return not self.problem and self.at <= self.usable
+
+    @property
+    def margin(self) -> int:
+        """Bytes left of the device at the confidence asked for; below zero where it does not fit."""
+        return self.usable - self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The plan's keys as given, and when a change of them fits."""
+
+    data: Data
+    terms: Terms
+
+    def bound(self, value: int | str, changes: Sequence[Change]) -> Trial:
+        """The least that a changed plan can need: its live tensors, with nothing lost between them.
+
+        The replay's reserved bytes are never less, so what does not fit here does not fit; costs milliseconds.
+        """
+        try:
+            plan = at_longest(planned(self.data, changes))
+            check(plan)
+            model = model_of(plan)
+            check_model(plan, model)
+            device = device_of(plan)
+            architecture = architecture_of(device)
+            ledger = rank_ledger(plan, model, architecture)
+            moment = largest(ledger.moments)
+        except InputError as error:
+            return _refused(value, changes, error)
+        need = Outside.of(architecture, plan, ledger).above(scaled(moment.allocated, replayed_over(plan).reserved))
+        found = Trial(value, tuple(changes), need, 0, 0, _usable(plan), moment.name, None, False)
+        return self._at(found, plan)
+
+    def exact(self, value: int | str, changes: Sequence[Change]) -> Trial:
+        """The whole estimate of a changed plan."""
+        try:
+            answer = estimate(planned(self.data, changes))
+        except InputError as error:
+            return _refused(value, changes, error)
+        need = answer.verdict.need or (answer.device.low, answer.device.expected, answer.device.high)
+        verdict, moment = answer.verdict, answer.peak.moment
+        found = Trial(value, tuple(changes), Band(*need), 0, 0, _usable(answer.plan), moment, verdict.outcome)
+        return self._at(found, answer.plan)
+
+    def _at(self, trial: Trial, plan: Plan) -> Trial:
+        """The trial with what is unexplained, and with the bytes that count at the confidence asked for."""
+        need, beside = trial.need, 0
+        if self.terms.unexplained is not None:
+            more = self.terms.unexplained.at(plan)
+            beside = more.expected
+            need = Band(need.low + more.low, need.expected + more.expected, need.high + more.high)
+        at = need.expected + round((need.high - need.expected) * self.terms.share)
+        return replace(trial, need=need, beside=beside, at=at)
+
+
+def asked(data: Data, confidence: float, unexplained: Unexplained | None = None) -> Question:
+    """The question of a plan. Raises InputError for a confidence out of the interval, and for a plan without device."""
+    least, most = CONFIDENCE.expected, CONFIDENCE.high
+    if not least <= confidence <= most:
+        allowed = f"from {least:g} (the expected value) to {most:g} (the interval's high end)"
+        raise InputError([Problem("--confidence", f"found {confidence:g}", allowed)])
+    if device_of(planned(data)) is None:
+        fix = "Add --set device=h100-80gb."
+        raise InputError([Problem("device", "the plan names none", "limits are those of a device", fix)])
+    return Question(data, Terms(confidence, unexplained))
+
+
+def _usable(plan: Plan) -> int:
+    device = device_of(plan)
+    return device.usable_bytes if device else 0
+
+
+def _refused(value: int | str, changes: Sequence[Change], error: InputError) -> Trial:
+    first = error.problems[0]
+    said = f"{first.path}: {first.found}; {first.allowed}" if first.path else f"{first.found}; {first.allowed}"
+    return Trial(value, tuple(changes), Band(0, 0, 0), 0, 0, 0, "", None, False, said)

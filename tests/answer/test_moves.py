@@ -1,0 +1,67 @@
+"""Moves: rows that name keys of the plan, conditions, values made of the plan's own, and moves together."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.answer.test_advise import BASE
+from trainledger.answer.changed import LEFT_OUT, Change, planned, with_changes
+from trainledger.answer.moves import Taken, taken, together
+from trainledger.facts.move_row import LEVELS, AtLeast, Move, Times
+from trainledger.facts.moves import MOVES
+from trainledger.plan.problems import known_paths
+
+
+def moves(*changes: Change) -> dict[str, Taken]:
+    data = with_changes(BASE, changes)
+    return {one.name: one for one in taken(data, planned(data))}
+
+
+@pytest.mark.parametrize("move", MOVES, ids=[f"{number} {move.name}" for number, move in enumerate(MOVES)])
+def test_rows_name_keys_of_the_plan(move: Move) -> None:
+    known = known_paths()
+    for path in (*(path for path, _ in move.sets), *(path for path, _ in move.when)):
+        assert path in known, path
+    assert move.sets
+    assert move.name == move.name.strip()
+    assert move.price in LEVELS
+
+
+def test_conditions() -> None:
+    assert "attention by FlashAttention-2" in moves()
+    assert "attention by FlashAttention-2" not in moves(Change("stack.attention", "flash"))
+    assert "half the adapter's rank" not in moves()
+    lora = {"kind": "lora", "r": 8, "targets": ["q_proj"]}
+    assert "half the adapter's rank" in moves(Change("adapter", lora))
+    assert "frozen weights in NF4" in moves(Change("adapter", lora))
+    assert "LoRA of rank 16 on all linear layers" not in moves(Change("task", "pretrain"))
+
+
+def test_values_that_are_not_whole_make_no_move() -> None:
+    assert "half the micro-batch, twice the accumulation" in moves()
+    assert "half the micro-batch, twice the accumulation" not in moves(Change("batch.micro_batch", 3))
+    assert "half the micro-batch, twice the accumulation" not in moves(Change("batch.micro_batch", 1))
+
+
+def test_lists_grow_and_keys_go() -> None:
+    fused = moves(Change("stack.kernels", ["foak"]))["loss fused with the head, in chunks (Liger)"]
+    assert Change("stack.kernels", ["foak", "liger"]) in fused.changes
+    bits = moves()["8-bit optimizer states"]
+    assert Change("optimizer.implementation", LEFT_OUT) in bits.changes
+
+
+def test_moves_of_one_group_do_not_go_together() -> None:
+    found = moves()
+    first, second = found["8-bit optimizer states"], found["Adafactor in place of AdamW"]
+    assert together(first, second, BASE) is None
+    assert together(found["8-bit optimizer states"], found["fused optimizer step"], BASE) is None  # it has no such step
+    both = together(found["recompute every layer"], found["8-bit optimizer states"], BASE)
+    assert both is not None
+    assert both.name == "recompute every layer + 8-bit optimizer states"
+    plan = planned(BASE, both.changes)
+    assert (plan.stack.recompute.kind, plan.optimizer.name) == ("full", "adamw-8bit")
+
+
+def test_conditions_are_values() -> None:
+    assert Times(1, 2) == Times(1, 2)
+    assert AtLeast(2) != AtLeast(3)

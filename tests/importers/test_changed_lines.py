@@ -1,0 +1,162 @@
+"""Lines of a user's own files: written as said and read again, they make the plan that advice means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainledger.answer.changed import LEFT_OUT, Change, planned, value_of, with_changes
+from trainledger.facts.format_words import ANY, WORDS
+from trainledger.importers.changed_lines import FileLine, changed_lines
+from trainledger.importers.outside import read_any
+from trainledger.plan.problems import known_paths
+from trainledger.plan.schema import as_mapping
+
+TRAINER = {
+    "model_name_or_path": "meta-llama/Llama-3.2-1B", "per_device_train_batch_size": 8, "max_length": 1024, "bf16": True,
+    "gradient_accumulation_steps": 2,
+}  # fmt: skip
+AXOLOTL = {
+    "base_model": "meta-llama/Llama-3.2-1B", "sequence_len": 1024, "micro_batch_size": 8, "bf16": True,
+    "gradient_accumulation_steps": 2, "optimizer": "adamw_torch", "datasets": [{"path": "a", "type": "alpaca"}],
+}  # fmt: skip
+FACTORY = {
+    "model_name_or_path": "meta-llama/Llama-3.2-1B", "stage": "sft", "finetuning_type": "full", "cutoff_len": 1024,
+    "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "bf16": True,
+}  # fmt: skip
+TUNE = {
+    "model": {"_component_": "torchtune.models.llama3_2.llama3_2_1b"}, "batch_size": 8, "dtype": "bf16",
+    "gradient_accumulation_steps": 2, "enable_activation_checkpointing": False,
+    "tokenizer": {"_component_": "torchtune.models.llama3.llama3_tokenizer", "max_seq_len": 1024},
+    "optimizer": {"_component_": "torch.optim.AdamW", "fused": False},
+    "loss": {"_component_": "torchtune.modules.loss.CEWithChunkedOutputLoss"},
+}  # fmt: skip
+HALVED = (Change("batch.micro_batch", 4), Change("batch.accumulation", 4))
+PLAIN = Change("stack.recompute", {"kind": "full", "reentrant": False})
+FUSED = (Change("stack.loss", "fused-linear"), Change("stack.kernels", ["liger"]))
+CASES: list[tuple[str, dict[str, Any], tuple[Change, ...]]] = [
+    ("TrainingArguments", TRAINER, HALVED),
+    ("TrainingArguments", TRAINER, (PLAIN,)),
+    ("TrainingArguments", TRAINER, FUSED),
+    ("TrainingArguments", TRAINER, (Change("optimizer.name", "paged-adamw-8bit"),)),
+    ("TrainingArguments", TRAINER, (Change("batch.sequence", 512),)),
+    ("Axolotl", AXOLOTL, HALVED),
+    ("Axolotl", AXOLOTL, (PLAIN,)),
+    ("Axolotl", AXOLOTL, FUSED),
+    ("Axolotl", AXOLOTL, (Change("optimizer.name", "adamw-8bit"),)),
+    ("Axolotl", AXOLOTL, (Change("stack.attention", "flash"),)),
+    ("LLaMA-Factory", FACTORY, HALVED),
+    ("LLaMA-Factory", FACTORY, FUSED),
+    ("LLaMA-Factory", FACTORY, (Change("stack.attention", "flash"),)),
+    ("LLaMA-Factory", FACTORY, (Change("batch.sequence", 512),)),
+    ("torchtune", TUNE, HALVED),
+    ("torchtune", TUNE, (Change("stack.recompute", {"kind": "full"}),)),
+    ("torchtune", TUNE, (Change("optimizer.implementation", "fused"),)),
+]
+
+
+def written(data: dict[str, Any], lines: tuple[FileLine, ...]) -> dict[str, Any]:
+    """A YAML file's keys with these lines changed or added."""
+    made = json.loads(json.dumps(data))
+    for line in lines:
+        key, _, value = line.text.partition(": ")
+        under = line.place.partition(", under ")[2]
+        part = made
+        for name in under.split(".") if under else ():
+            part = part.setdefault(name, {})
+        if not under and key not in made:  # the line of a nested key that stands there
+            inner = [held for held in made.values() if isinstance(held, dict) and key in held]
+            part = inner[0] if inner else made
+        part[key] = yaml.safe_load(value)
+    return made
+
+
+@pytest.mark.parametrize(("name", "data", "changes"), CASES)
+def test_lines_that_are_written_make_the_changed_plan(
+    tmp_path: Path, name: str, data: dict[str, Any], changes: tuple[Change, ...]
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    draft = read_any([str(path)])
+    assert draft.formats[0][1].startswith(name)
+    lines = changed_lines(changes, draft)
+    assert lines
+    assert not any(line.place == "--set" for line in lines)
+    path.write_text(yaml.safe_dump(written(data, lines), sort_keys=False), encoding="utf-8")
+    again, meant = as_mapping(read_any([str(path)]).plan), as_mapping(planned(draft.data, changes))
+    for change in changes:
+        assert value_of(again, change.path) == value_of(meant, change.path), (change, lines)
+
+
+def test_the_places_are_the_user_s_own(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(TRAINER, sort_keys=False), encoding="utf-8")
+    lines = changed_lines((*HALVED, PLAIN), read_any([str(path)]))
+    assert lines[0] == FileLine(f"{path}:2", "per_device_train_batch_size: 4", "8", "batch.micro_batch", True)
+    assert lines[2] == FileLine(str(path), "gradient_checkpointing: true", "", "stack.recompute", False)
+
+
+def test_scripts_get_flags_and_json_gets_json(tmp_path: Path) -> None:
+    zero = tmp_path / "ds.json"
+    zero.write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}), encoding="utf-8")
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "torchrun --nproc_per_node 4 train.py --model_name_or_path meta-llama/Llama-3.2-1B --max_length 512 "
+        "--bf16 true --per_device_train_batch_size 4 --deepspeed ds.json\n",
+        encoding="utf-8",
+    )
+    draft = read_any([str(script)])
+    changes = (
+        Change("batch.micro_batch", 2),
+        PLAIN,
+        Change("parallel.strategy", "zero3"),
+        Change("parallel.options.reduce_bucket_size", 50_000_000),
+        Change("stack.allocator.expandable_segments", True),
+    )
+    text = [line.text for line in changed_lines(changes, draft)]
+    assert text == [
+        "--per_device_train_batch_size 2",
+        "--gradient_checkpointing true",
+        "--gradient_checkpointing_kwargs '{\"use_reentrant\": false}'",
+        '"stage": 3',
+        '"reduce_bucket_size": 50000000',
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    ]
+
+
+def test_a_plan_keeps_its_own_keys(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("model: llama-3.2-1b\nbatch:\n  micro_batch: 2\n  sequence: 512\n", encoding="utf-8")
+    draft = read_any([str(path)], ["batch.sequence=256"])
+    lines = changed_lines(
+        (
+            Change("batch.micro_batch", 1),
+            Change("batch.accumulation", 2),
+            Change("batch.sequence", 128),
+            Change("optimizer.implementation", LEFT_OUT),
+        ),
+        draft,
+    )
+    assert lines == (
+        FileLine(f"{path}:3", "micro_batch: 1", "2", "batch.micro_batch", True),
+        FileLine(f"{path}, under batch", "accumulation: 2", "", "batch.accumulation"),
+        FileLine("--set", "batch.sequence=128", "256", "batch.sequence", True),
+    )
+
+
+def test_a_key_without_a_word_is_said_in_the_plan_s(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(TRAINER), encoding="utf-8")
+    (line,) = changed_lines((Change("optimizer.in_backward", True),), read_any([str(path)]))
+    assert (line.place, line.text) == ("--set", "optimizer.in_backward=true")
+
+
+@pytest.mark.parametrize("word", WORDS, ids=[f"{word.formats[0]} {word.path}" for word in WORDS])
+def test_words_name_keys_of_the_plan(word) -> None:
+    assert word.path in known_paths()
+    assert word.value is ANY or word.value is not None
+    assert with_changes({}, [Change(word.path, 1)])
