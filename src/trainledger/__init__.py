@@ -12,6 +12,7 @@ _LAZY = {
     "FitResult": "trainledger.api.fit",
     "InputError": "trainledger.base.problems",
     "Result": "trainledger.api.result",
+    "SearchResult": "trainledger.api.search",
     "TraceError": "trainledger.base.problems",
     "TraceResult": "trainledger.api.trace",
     "advise": "trainledger.api.advise",
@@ -19,6 +20,7 @@ _LAZY = {
     "estimate": "trainledger.api.estimate",
     "export": "trainledger.api.export",
     "fit": "trainledger.api.fit",
+    "search": "trainledger.api.search",
     "trace": "trainledger.api.trace",
     "tracing": "trainledger.api.trace",
 }

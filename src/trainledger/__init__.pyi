@@ -7,6 +7,8 @@ from trainledger.api.export import export as export
 from trainledger.api.fit import FitResult as FitResult
 from trainledger.api.fit import fit as fit
 from trainledger.api.result import Result as Result
+from trainledger.api.search import SearchResult as SearchResult
+from trainledger.api.search import search as search
 from trainledger.api.trace import TraceResult as TraceResult
 from trainledger.api.trace import trace as trace
 from trainledger.api.trace import tracing as tracing

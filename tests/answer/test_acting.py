@@ -134,6 +134,17 @@ def test_a_role_apart_has_devices_of_its_own() -> None:
     assert tight.verdict.outcome == "does-not-fit"
 
 
+def test_an_engine_apart_is_sent_weights_that_are_gathered_here() -> None:
+    roles: dict[str, Any] = {"rollout": {**ENGINE, "placement": 2}}
+    found = made(roles, parallel={"strategy": "fsdp2", "dp": 4}, precision={"reduce": "bf16"})
+    largest = 2 * LLAMA["vocab_size"] * LLAMA["hidden_size"]
+    assert next(one.phase for one in rows_of(found.plan, found.groups) if one.group == "policy") == "sync"
+    assert held(found, "sync", "policy") - held(found, "log-probs", "policy") < largest
+    assert [line.unit for line in found.ledger.lines if line.account is Account.SYNC] == [largest]
+    apart = [one.phase for one in rows_of(found.plan, found.groups) if one.group == "rollout"]
+    assert apart == ["sync", "rollout"]
+
+
 def test_a_larger_forward_batch_is_its_roles_alone() -> None:
     few, many = (made({"reference": {"forward_batch": count}, "rollout": ENGINE}) for count in (1, 8))
     assert held(many, "reference", "reference") > held(few, "reference", "reference")

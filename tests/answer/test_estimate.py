@@ -63,7 +63,7 @@ def test_equal_data_parallel_ranks() -> None:
         ("parallel.tp", {"parallel": {"strategy": "ddp", "tp": 2, "world": 2}}),
         ("adapter.kind", {"adapter": {"kind": "vera", "targets": ["o_proj"]}, "quantization": {"kind": "nf4"}}),
         ("quantization", {"quantization": {"kind": "nf4"}}),
-        ("offload.optimizer", {"offload": {"optimizer": "nvme"}}),
+        ("offload.optimizer", {"offload": {"optimizer": "cpu"}, "parallel": {"strategy": "ddp", "dp": 2}}),
         ("optimizer.in_backward", {"optimizer": {"in_backward": True}, "parallel": {"strategy": "fsdp2", "dp": 2}}),
         ("task", {"task": "simpo"}),
         ("roles", {"task": "grpo"}),

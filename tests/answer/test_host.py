@@ -155,3 +155,12 @@ def test_a_model_that_fsdp_raises_may_be_read_in_its_own_dtype() -> None:
     assert read(LLAMA) == (2, 4, 4)
     assert read({**LLAMA, "dtype": "bfloat16"}) == (2, 2, 4)
     assert read({**LLAMA, "dtype": "float32"}) == (4, 4, 4)
+
+
+def test_paged_states_may_come_to_the_host() -> None:
+    """Managed memory lies on the device while there is room: nothing of it at least, all of it at most."""
+    steps = moments(optimizer={"name": "paged-adamw-8bit", "implementation": None})["steps"]
+    (paged,) = [one.size for one in steps.parts if one.name.startswith("paged")]
+    assert (paged.low, paged.expected) == (0, 0)
+    count = estimate(plan_of()).parameters.total
+    assert count < paged.high < 3 * count

@@ -60,3 +60,11 @@ def test_offload_moves_gradients_and_weights() -> None:
     moved = found["over the host's link, each step and rank B"].amount
     assert moved == pytest.approx(before.parameters.total / 4 * (2 + 2))
     assert found["time of that s"].amount == pytest.approx(moved / 32e9)
+
+
+def test_tensor_parallelism_sums_within_layers() -> None:
+    spread = with_changes(BASE, [Change("parallel", {"strategy": "fsdp2", "world": 4, "dp": 4})])
+    halved = (Change("parallel.tp", 2), Change("parallel.dp", 2))
+    _, found = priced(spread, *halved)
+    tokens, hidden = TOKENS, 1024
+    assert found["sent within layers, each step B"].amount == pytest.approx(4 * LAYERS * 2 / 2 * tokens * hidden * 2)

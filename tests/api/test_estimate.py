@@ -70,3 +70,10 @@ def test_a_value_that_no_plan_can_have() -> None:
 def test_a_name_that_there_is_not() -> None:
     with pytest.raises(AttributeError):
         trainledger.nothing  # noqa: B018
+
+
+def test_the_page_of_states() -> None:
+    result = trainledger.estimate(str(ROOT / "examples" / "llama-3.2-1b-single.yaml"))
+    assert [one["field"] for one in result.review()["fields"]][:3] == [
+        "parameters", "shared parameters", "compute weights",
+    ]  # fmt: skip

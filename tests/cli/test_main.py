@@ -142,7 +142,7 @@ def test_a_verb_that_returns_has_answered(verb) -> None:
 def test_interrupted(verb, error: BaseException, capfd: pytest.CaptureFixture[str]) -> None:
     verb(raising(error))
     assert root.main(["schema"]) == ExitCode.INTERRUPTED
-    assert capfd.readouterr().err == "Interrupted; nothing was written.\n"
+    assert capfd.readouterr().err == "Interrupted; no answer was written.\n"
 
 
 def test_a_reader_that_leaves_is_no_noise() -> None:

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from trainledger.answer.changed import LEFT_OUT, Change, planned, value_of, with_changes
-from trainledger.facts.format_words import ANY, WORDS
+from trainledger.facts.format_word_row import ANY
+from trainledger.facts.format_words import WORDS
 from trainledger.importers.changed_lines import FileLine, changed_lines
 from trainledger.importers.outside import read_any
 from trainledger.plan.problems import known_paths
@@ -126,6 +127,81 @@ def test_scripts_get_flags_and_json_gets_json(tmp_path: Path) -> None:
         '"reduce_bucket_size": 50000000',
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     ]
+
+
+def test_of_two_files_the_one_whose_key_stands_is_changed(tmp_path: Path) -> None:
+    zero = {"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 8, "bf16": {"enabled": True}}
+    (tmp_path / "ds.json").write_text(json.dumps(zero, indent=1), encoding="utf-8")
+    trainer = {name: value for name, value in TRAINER.items() if name != "per_device_train_batch_size"}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump({**trainer, "deepspeed": "ds.json"}), encoding="utf-8")
+    draft = read_any([str(tmp_path / "run.yaml")], ["parallel.world=4"])
+    first, second = changed_lines(HALVED, draft)
+    assert first.text == '"train_micro_batch_size_per_gpu": 4'
+    assert first.place.endswith("ds.json:5")
+    assert second.text == "gradient_accumulation_steps: 4"
+    assert "run.yaml" in second.place
+
+
+TITAN = """
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 2
+global_batch_size = 64
+seq_len = 8192
+[parallelism]
+data_parallel_shard_degree = 8
+tensor_parallel_degree = 1
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = "op"
+"""
+MEGATRON = """
+torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 --num-attention-heads 8 \\
+  --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 2 --global-batch-size 64 --bf16 \\
+  --padded-vocab-size 32000 --use-distributed-optimizer
+"""
+
+
+def test_a_global_batch_that_the_file_states_stays(tmp_path: Path) -> None:
+    path = tmp_path / "titan.toml"
+    path.write_text(TITAN, encoding="utf-8")
+    draft = read_any([str(path)], ["parallel.world=8"])
+    halved = (Change("batch.micro_batch", 1), Change("batch.accumulation", 8))
+    assert [line.text for line in changed_lines(halved, draft)] == ["local_batch_size = 1"]
+    spread = (Change("parallel.tp", 2), Change("parallel.dp", 4), Change("batch.accumulation", 8))
+    assert [line.text for line in changed_lines(spread, draft)] == [
+        "tensor_parallel_degree = 2",
+        "data_parallel_shard_degree = 4",
+    ]
+    path.write_text(TITAN.replace("local_batch_size = 2", "local_batch_size = 1"), encoding="utf-8")
+    again, meant = read_any([str(path)], ["parallel.world=8"]).plan.batch, planned(draft.data, halved).batch
+    assert (again.micro_batch, again.accumulation) == (meant.micro_batch, meant.accumulation)
+
+
+def test_megatron_s_flags(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(MEGATRON, encoding="utf-8")
+    draft = read_any([str(path)])
+    uniform = Change("stack.recompute", {"kind": "full", "method": "uniform", "num_layers": 1})
+    spread = (Change("parallel.tp", 2), Change("parallel.dp", 4), Change("batch.accumulation", 8))
+    text = [line.text for line in changed_lines((Change("batch.micro_batch", 1), uniform, *spread), draft)]
+    assert text == [
+        "--micro-batch-size 1",
+        "--recompute-granularity full",
+        "--recompute-method uniform",
+        "--recompute-num-layers 1",
+        "--tensor-model-parallel-size 2",
+    ]
+    more = " ".join(text[1:])
+    path.write_text(
+        MEGATRON.replace("--micro-batch-size 2", "--micro-batch-size 1").rstrip() + f" {more}\n", encoding="utf-8"
+    )
+    again = read_any([str(path)]).plan
+    assert (again.batch.micro_batch, again.parallel.tp, again.parallel.dp) == (1, 2, 4)
+    assert again.stack.recompute.kind == "full"
+    assert again.batch.accumulation * 4 == 64  # the global batch is the file's
 
 
 def test_a_plan_keeps_its_own_keys(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ FORMATS = {
     "deepspeed": "deepspeed", "megatron": "megatron", "trainer": "accelerate", "script": "accelerate",
 }  # fmt: skip
 FOLDERS = [case for case in CASES if case.split("/")[0] in FORMATS and "broken" not in case]
+ACTING = "roles."  # who acts beside the policy, of which no format but the plan's says all
 NATIVE = [path for name in ("torchtune", "torchtitan") for path in native.cases(name)]
 NATIVE_REFUSED = {"kd.yaml": "task"}
 # Lines that read the newest code, where a TOML file is an older release's.
@@ -56,7 +57,7 @@ def test_a_run_that_was_read_is_written_and_read_again(case: str, monkeypatch: p
     if to == "deepspeed" and draft.plan.parallel.strategy not in ("ddp", "zero1", "zero2", "zero3"):
         pytest.skip("DeepSpeed does not run")
     found = export(draft, to)
-    assert unsaid(found) == []
+    assert [path for path in unsaid(found) if not path.startswith(ACTING)] == []
     again(found, draft)
 
 

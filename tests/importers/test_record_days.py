@@ -1,4 +1,4 @@
-"""Records that name no release of torchtitan: their source's words tell it."""
+"""Records that name no release of torchtitan or torchtune: their source's words tell it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,15 @@ def test_the_source_tells_a_commit_or_a_day(source: dict[str, Any], version: str
 def test_what_the_plan_names_stays() -> None:
     source = {"path": "commit message (2025-02-18)"}
     assert release(source, versions={"torchtitan": "0.2.0"}) == "0.2.0"
-    assert release(source, framework="torchtune") is None
+    assert release(source, framework="litgpt") is None
     assert release(source, versions={"torch": "2.7.0"}) == "2025-02-18"
+
+
+def test_a_month_is_its_first_day() -> None:
+    stack = {"stack": {"framework": "torchtune"}}
+    found = with_release(stack, {"path": "README.md of commit 79ebbb023 (2024-05)"})
+    assert found["stack"]["versions"] == {"torchtune": "2024-05-01"}
+    assert release({"path": "a page of 2024-050 and 12024-05"}) is None
 
 
 def test_a_plan_that_is_none_is_left_to_its_own_check() -> None:

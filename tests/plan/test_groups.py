@@ -22,7 +22,7 @@ def megatron(experts: int = 0, **parallel: Any) -> Any:
     [
         ({"dp": 8}, 0, 0),
         ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "a2a"}}, 7, 0),
-        ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "p2p"}}, 2, 0),
+        ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "p2p"}}, 1, 0),
         ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "all_gather"}}, 0, 0),
         (
             {"dp": 1, "cp": 8, "options": {"cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": [4, 2]}},
@@ -31,8 +31,9 @@ def megatron(experts: int = 0, **parallel: Any) -> Any:
         ),
         ({"dp": 1, "cp": 8, "tp": 2, "options": {"cp_comm_type": "a2a"}}, 0, 7),
         ({"dp": 1, "pp": 2}, 1, 0),
-        ({"dp": 1, "pp": 8}, 2, 0),
-        ({"dp": 4, "pp": 4}, 0, 2),
+        ({"dp": 1, "pp": 8}, 1, 0),
+        ({"dp": 1, "pp": 4, "vpp": 2}, 2, 0),
+        ({"dp": 4, "pp": 4}, 0, 1),
     ],
 )
 def test_peers(parallel: dict[str, Any], within: int, across: int) -> None:

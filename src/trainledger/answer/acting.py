@@ -106,16 +106,26 @@ class _Maker:
     def together(self, names: tuple[str, ...]) -> Ledger:
         """The ledger of these roles on the same devices."""
         parts = {name: self._part(name) for name in names}
+        if POLICY in names and ROLLOUT in self.roles and ROLLOUT not in names:
+            parts[ROLLOUT] = self._sent()
         main = self.ledger if POLICY in names else EMPTY
         phases = phases_of(self.plan.task, ROLLOUT in self.roles)
-        return together(Acts(parts, {name: self.roles[name] for name in names}, phases), main)
+        roles = {name: self.roles[name] if name in names else Role() for name in parts}
+        return together(Acts(parts, roles, phases), main)
+
+    def _sent(self) -> Part:
+        """What an update of an engine on other devices takes where the policy is."""
+        whole = self._rollout()
+        return _engine(Rollout((), (), whole.update), False)
+
+    def _rollout(self) -> Rollout:
+        own, engine = role_plan(self.plan, ROLLOUT), self.roles[ROLLOUT].engine or Engine()
+        return rollout_of(own, role_plan(self.plan, POLICY), engine, model_of(own), self.on[1])
 
     def _part(self, name: str) -> Part:
         own, role, architecture = role_plan(self.plan, name), self.roles[name], self.on[0]
         if name == ROLLOUT:
-            engine = role.engine or Engine()
-            rollout = rollout_of(own, role_plan(self.plan, POLICY), engine, model_of(own), self.on[1])
-            return _engine(rollout, engine.sleep_level in ENGINE.kept)
+            return _engine(self._rollout(), role.engine is not None and role.engine.sleep_level in ENGINE.kept)
         model = model_for(own, name)
         frozen, (layout, passed) = _forward(own, role, (name, model), architecture)
         if name not in TRAINED:
@@ -153,7 +163,9 @@ def _engine(rollout: Rollout, kept: bool) -> Part:
     built = tuple(Segment(INIT, *run) for run in births(numbered[:staying]))
     update = tuple(event for number, _ in numbered[staying:] for event in (number + 1,))
     gone = tuple(-event for event in update)
-    deeds = {Deed.SYNC: (Segment("", (*update, *gone)),), Deed.GENERATE: (Segment("", ()),)}
+    deeds = {Deed.SYNC: (Segment("", (*update, *gone)),)}
+    if rollout.pool:
+        deeds[Deed.GENERATE] = (Segment("", ()),)
     return Part(lines, built, deeds, kept)
 
 
@@ -169,13 +181,21 @@ def rows_of(plan: Plan, groups: Sequence[Group]) -> tuple[PhaseRow, ...]:
 
 def _rows(plan: Plan, group: Group) -> Iterator[PhaseRow]:
     engine = plan.roles is not None and plan.roles.rollout is not None
-    phases = [phase for phase in phases_of(plan.task, engine) if phase.role in group.roles]
+    mine = [*group.roles, *([ROLLOUT] if POLICY in group.roles else [])]
+    found = {one.name for one in group.ledger.moments}
+    phases = [
+        one
+        for one in phases_of(plan.task, engine)
+        if one.role in mine and (one.deed is Deed.TRAIN or f"{STEPS[-1]}: {one.name}" in found)
+    ]
     moments = [max(_moments(group.ledger, phase), key=lambda one: one.allocated) for phase in phases]
     worst = max((one.allocated for one in moments), default=0)
     for phase, moment in zip(phases, moments, strict=True):
         held = dict.fromkeys(group.roles, 0)
         for number, copies in moment.live:
-            held[owner(group.ledger.lines[number])] += group.ledger.lines[number].unit * copies
+            line = group.ledger.lines[number]
+            role = owner(line)
+            held[role if role in held else POLICY] += line.unit * copies
         shares = tuple(Share(role, size) for role, size in held.items())
         yield PhaseRow(group.name, phase.name, moment.name, moment.allocated, shares, moment.allocated == worst)
 

@@ -51,6 +51,9 @@ class Peak:
     replayed: bool
 
 
+NOTHING = Ledger((), (), ())  # of a plan whose graphs are not asked for
+
+
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What a process holds on the device beyond what the allocator's replay took: its context, its communicators,

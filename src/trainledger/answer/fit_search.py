@@ -89,11 +89,11 @@ def largest(span: Span, tries: Counted) -> Found:
         if top.fits:
             return Found(top, None)
         high = (span.last, top)
-    turn = 0
+    halve, last = False, None
     while high[0] - low[0] > 1:
-        turn += 1
-        at = _between(low, high, halve=turn % LADDERS.turns == 0)
+        at = _between(low, high, halve)
         trial = tries.judged(span.value(at))
+        halve, last = trial.fits is last, trial.fits  # the same end twice: the line is no good guess here
         if trial.fits:
             low = (at, trial)
         else:

@@ -76,7 +76,7 @@ def _meets(resolved: Mapping[str, Any], condition: When) -> bool:
     if isinstance(allowed, Set):
         return (value is not None) == allowed.given
     if isinstance(allowed, AtLeast):
-        return isinstance(value, int) and value >= allowed.least
+        return isinstance(value, int) and allowed.least <= value <= (value if allowed.most is None else allowed.most)
     return value in allowed
 
 

@@ -1,10 +1,14 @@
-"""Notes on what lies beyond the step: moments that a plan asks for and the ledger has no rule for, lengths."""
+"""Notes on what lies beyond the step: who offloads, moments that the ledger has no rule for, lengths."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from trainledger.answer.check_megatron import runs_megatron
+from trainledger.answer.check_offload import offloads_inputs
+from trainledger.facts.torchao_offload import HOST_STEP
+from trainledger.facts.torchtune import TRL_PLAIN
+from trainledger.ledger.host_stepped import steps_on_host
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -12,7 +16,11 @@ LOW = "the ledger may be too low"
 
 
 def beyond_notes(plan: Plan) -> Iterator[str]:
-    """How the lengths of samples were taken."""
+    """What offloads on one device, and how the lengths of samples were taken."""
+    if steps_on_host(plan):
+        yield f"offload.optimizer: on one device as torchao's CPUOffloadOptimizer does it ({HOST_STEP.source})"
+    if offloads_inputs(plan):
+        yield f"offload.activations: inputs of recomputed layers, as TRL offloads them ({TRL_PLAIN.source})"
     given = plan.lengths
     if given is None:
         return

@@ -9,7 +9,7 @@ from math import prod
 from trainledger.answer.estimate import Estimate
 from trainledger.base.units import BITS_PER_BYTE
 from trainledger.facts.dtypes import DTYPES
-from trainledger.facts.move_prices import HOST_LINK, VOLUMES, WORK
+from trainledger.facts.move_prices import HOST_LINK, TENSOR, VOLUMES, WORK
 from trainledger.ledger.run import every_of
 from trainledger.model.counts import by_block
 from trainledger.model.program import Attention
@@ -33,7 +33,7 @@ class Cost:
 
 def costs(before: Estimate, after: Estimate) -> tuple[Cost, ...]:
     """What `after` does more (or less, below zero) than `before`, per step and rank. Estimates, each with its rule."""
-    return (*_recompute(before, after), *_traffic(before, after), *_host(before, after))
+    return (*_recompute(before, after), *_traffic(before, after), *_within(before, after), *_host(before, after))
 
 
 def forward_operations(answer: Estimate) -> tuple[float, float]:
@@ -106,6 +106,23 @@ def _sent(answer: Estimate) -> float:
     trained = answer.parameters.trainable / answer.parameters.total
     size = DTYPES[_moved(plan)].bits / BITS_PER_BYTE
     return local * size * (volume.micro * accumulation(plan) + volume.step * trained)
+
+
+def _within(before: Estimate, after: Estimate) -> Iterator[Cost]:
+    more = _summed(after) - _summed(before)
+    if more:
+        why = "two sums of tokens x hidden in each layer's forward, two in its backward, over the tensor-parallel group"
+        yield Cost("sent within layers, each step", more, "B", why)
+
+
+def _summed(answer: Estimate) -> float:
+    """Bytes that a rank sends in a step for sums over its tensor-parallel group; recomputed forwards send again."""
+    plan, ranks = answer.plan, degrees(answer.plan)
+    tokens = plan.batch.micro_batch * plan.batch.sequence * accumulation(plan) / ranks.cp
+    layers = sum(block.count for block in answer.model.blocks) / ranks.pp
+    forwards = TENSOR.forward * (1 + (plan.stack.recompute.kind == "full"))
+    sums = (forwards + TENSOR.backward) * layers * TENSOR.sent * (ranks.tp - 1) / ranks.tp
+    return sums * tokens * answer.model.hidden.size * DTYPES[_moved(plan)].bits / BITS_PER_BYTE
 
 
 def _moved(plan: Plan) -> str:

@@ -10,7 +10,7 @@ from trainledger.base.dims import elements
 from trainledger.facts.checkpoints import DEFAULTS, DIST_FILES, EXPORT, FILE_SIZES, STATE_DICT_TYPE
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.optimizer_bytes import shared_tensors, state_bytes
-from trainledger.facts.optimizer_kinds import Kind
+from trainledger.facts.optimizer_kinds import Kind, Place
 from trainledger.facts.sharding import FIRST
 from trainledger.facts.versions import at_least
 from trainledger.ledger.rank import Ledger, trained_of, updates_of
@@ -45,7 +45,8 @@ class Written:
 class Saved:
     """Tensors that a checkpoint may hold, of the whole model (bytes): weights of each kind of layer, with the number of
     equal layers; their sum, master weights, optimizer states; of one rank: weights, and master weights with states, as
-    it holds them; of the fullest of ranks that shard them, weights with states."""
+    it holds them; of the fullest of ranks that shard them, weights with states; of the states, those in managed
+    memory."""
 
     format: str
     tensors: tuple[tuple[tuple[int, ...], int], ...]
@@ -55,6 +56,7 @@ class Saved:
     rank_weights: int
     rank_states: int
     fullest: int
+    paged: int
 
     @property
     def states(self) -> int:
@@ -80,7 +82,7 @@ def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
     """What there is to save. Of an adapter's run only what it trains is."""
     trained, updates = trained_of(plan, model), updates_of(plan)
     master = DTYPES[plan.precision.master] if plan.precision.master else None
-    masters, states, fullest = 0, 0, 0
+    masters = states = fullest = paged = 0
     for weight, count in kinds(model):
         own = dtype_of(plan, weight)
         if plan.adapter is None or trained(weight):
@@ -92,6 +94,7 @@ def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
         for state in state_bytes(updates.row, weight.shape, master or own, updates.options(weight)):
             if state.kind is not Kind.STEP:
                 states += state.bytes * count
+                paged += state.bytes * count if state.place is Place.MANAGED else 0
                 fullest += -(-state.bytes * _part(plan, weight) // weight.elements) * count
     states += sum(table.bytes for table in shared_tensors(updates.row)) if states else 0
     held = [(line.account, line.dtype.bytes_of(elements(line.dims)) * copies) for line, copies in resident(ledger)]
@@ -99,7 +102,7 @@ def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
     return Saved(
         format_of(plan), tensors, sum(sum(sizes) * count for sizes, count in tensors), masters, states,
         sum(size for account, size in held if account is Account.WEIGHTS),
-        sum(size for account, size in held if account in STATES), fullest,
+        sum(size for account, size in held if account in STATES), fullest, paged,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from trainledger.answer.estimate import Estimate
 from trainledger.answer.formula import explain
+from trainledger.answer.review import review
 from trainledger.importers.draft import Draft
 from trainledger.show import explain as explained
 from trainledger.show.document import document
@@ -29,6 +30,10 @@ class Result:
     def explain(self, account: str, moment: str = "") -> dict[str, Any]:
         """What `trainledger explain --json` prints. Raises InputError when the word means nothing in the ledger."""
         return explained.document(explain(self.answer, account, moment), account)
+
+    def review(self) -> dict[str, Any]:
+        """What `trainledger review --json` prints: model states on one page."""
+        return review(self.answer).to_dict()
 
     def __str__(self) -> str:
         parts = [plain(section) for section in self._sections(PLAIN) if section.text or section.rows]

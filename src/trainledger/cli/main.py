@@ -29,6 +29,7 @@ VERBS: dict[str, str] = {
     "compare": "Plans side by side, and what each difference moved.",
     "import": "The run's own files as a plan, each key with its origin.",
     "export": "The plan as files of DeepSpeed, Axolotl, Megatron-LM, ...",
+    "search": "The fastest legal plans that fit on given devices.",
     "layout": "Where one rank's parameters lie, range by range.",
     "states": "Bytes per parameter and per rank, by recipe.",
     "kv": "Bytes that a rollout engine caches for each token.",
@@ -104,7 +105,7 @@ app = _build()
 
 
 def _interrupted() -> int:
-    print("Interrupted; nothing was written.", file=sys.stderr)
+    print("Interrupted; no answer was written.", file=sys.stderr)
     return ExitCode.INTERRUPTED
 
 

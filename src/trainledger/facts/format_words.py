@@ -2,65 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from trainledger.base.sources import Source
-
-ANY = object()
-VALUE = "{value}"  # where the plan's own value stands in a template
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """One key of the plan in formats whose names begin so: lines `key: value` of the format (dotted where nested), for
-    one value of the plan's key or for any. No lines: the format's default says it."""
-
-    formats: tuple[str, ...]
-    path: str
-    lines: tuple[tuple[str, str], ...]
-    source: Source
-    value: object = ANY
-
-
-TRAINER = ("TrainingArguments", "TRL", "accelerate command", "python command", "torchrun", "launch script", "command")
-TUNERS = (*TRAINER, "LLaMA-Factory", "ms-swift")
-AXOLOTL, FACTORY, SWIFT = ("Axolotl",), ("LLaMA-Factory",), ("ms-swift",)
-ZERO, TUNE, TITAN, LITGPT = ("DeepSpeed",), ("torchtune",), ("torchtitan",), ("litgpt",)
-MEGATRON, BRIDGE = ("Megatron-LM",), ("Megatron-Bridge",)
-ARGUMENTS = Source("Transformers TrainingArguments", "src/transformers/training_args.py", "5.24.0")
-AXOLOTL_KEYS = Source("Axolotl configuration", "docs.axolotl.ai/docs/config-reference.html", "0.12")
-FACTORY_KEYS = Source("LLaMA-Factory arguments", "src/llamafactory/hparams", "0.9.4")
-SWIFT_KEYS = Source("ms-swift arguments", "docs: Command-line-parameters", "3.9")
-ZERO_KEYS = Source("DeepSpeed configuration", "deepspeed/runtime/zero/config.py", "0.19.6")
-TUNE_KEYS = Source("torchtune recipes' configurations", "recipes/configs", "0.6")
-TITAN_KEYS = Source("torchtitan settings", "torchtitan/config/job_config.py", "2025-08")
-LITGPT_KEYS = Source("LitGPT settings", "litgpt/finetune, litgpt/args.py", "0.5")
-MEGATRON_KEYS = Source("Megatron-LM arguments", "megatron/training/arguments.py", "2026-08")
-FULL = {"kind": "full"}
-FULL_PLAIN = {"kind": "full", "reentrant": False}
-FULL_UNIFORM = {"kind": "full", "method": "uniform", "num_layers": 1}
-CORE = {"kind": "selective", "modules": ["core_attn"]}
-BY_OPERATION = {"kind": "selective", "policy": "op"}
-SECOND = {"kind": "selective", "policy": "every 2nd layer"}
-RECOMPUTE = "stack.recompute"
-
-
-def same(formats: tuple[str, ...], source: Source, *pairs: tuple[str, str]) -> tuple[Word, ...]:
-    """Keys that take the plan's value as it is: the plan's key, and the format's."""
-    return tuple(Word(formats, path, ((key, VALUE),), source) for path, key in pairs)
-
-
-def states(formats: tuple[str, ...], source: Source, key: str) -> tuple[Word, ...]:
-    """The optimizers of advice under Transformers' names."""
-    named = (
-        ("adamw-8bit", "adamw_bnb_8bit"),
-        ("paged-adamw-8bit", "paged_adamw_8bit"),
-        ("paged-adamw-32bit", "paged_adamw_32bit"),
-        ("adafactor", "adafactor"),
-        ("lion", "lion_32bit"),
-    )
-    return tuple(Word(formats, "optimizer.name", ((key, text),), source, value) for value, text in named)
-
+from trainledger.facts.format_word_row import (
+    ARGUMENTS,
+    AXOLOTL,
+    AXOLOTL_KEYS,
+    BY_OPERATION,
+    CORE,
+    FACTORY,
+    FACTORY_KEYS,
+    FULL,
+    FULL_PLAIN,
+    FULL_UNIFORM,
+    LITGPT,
+    LITGPT_KEYS,
+    MEGATRON,
+    MEGATRON_KEYS,
+    RECOMPUTE,
+    SECOND,
+    SWIFT,
+    SWIFT_KEYS,
+    TITAN,
+    TITAN_KEYS,
+    TRAINER,
+    TUNE,
+    TUNE_KEYS,
+    TUNERS,
+    ZERO,
+    ZERO_KEYS,
+    Word,
+    same,
+    states,
+)
+from trainledger.facts.format_words_ranks import SHARDING
 
 BATCHES: tuple[Word, ...] = (
     *same(
@@ -96,6 +69,7 @@ BATCHES: tuple[Word, ...] = (
         ("parallel.cp", "parallelism.context_parallel_degree"),
         ("parallel.pp", "parallelism.pipeline_parallel_degree"),
         ("parallel.ep", "parallelism.expert_parallel_degree"),
+        ("parallel.dp", "parallelism.data_parallel_shard_degree"),
     ),
     *same(
         LITGPT,
@@ -115,6 +89,12 @@ BATCHES: tuple[Word, ...] = (
         ("parallel.ep", "expert-model-parallel-size"),
     ),
     *same(AXOLOTL, AXOLOTL_KEYS, ("adapter.r", "lora_r")),
+    *same(
+        ZERO,
+        ZERO_KEYS,
+        ("batch.micro_batch", "train_micro_batch_size_per_gpu"),
+        ("batch.accumulation", "gradient_accumulation_steps"),
+    ),
 )
 
 RECOMPUTES: tuple[Word, ...] = (
@@ -230,31 +210,6 @@ OPTIMIZERS: tuple[Word, ...] = (
     Word(SWIFT, "adapter", (("train_type", "lora"), ("lora_rank", "16"), ("target_modules", "all-linear")), SWIFT_KEYS),
     Word(MEGATRON, "parallel.sp", (("sequence-parallel", ""),), MEGATRON_KEYS, True),
     Word(MEGATRON, "parallel.strategy", (("use-distributed-optimizer", ""),), MEGATRON_KEYS, "megatron-distopt"),
-)
-
-SHARDING: tuple[Word, ...] = (
-    *(
-        Word(ZERO, "parallel.strategy", (("zero_optimization.stage", stage),), ZERO_KEYS, f"zero{stage}")
-        for stage in "123"
-    ),
-    Word(ZERO, "offload.optimizer", (("zero_optimization.offload_optimizer.device", '"cpu"'),), ZERO_KEYS, "cpu"),
-    Word(ZERO, "offload.params", (("zero_optimization.offload_param.device", '"cpu"'),), ZERO_KEYS, "cpu"),
-    *same(
-        ZERO,
-        ZERO_KEYS,
-        *(
-            (f"parallel.options.{name}", f"zero_optimization.{name}")
-            for name in (
-                "reduce_bucket_size",
-                "overlap_comm",
-                "stage3_max_live_parameters",
-                "stage3_max_reuse_distance",
-                "stage3_prefetch_bucket_size",
-                "sub_group_size",
-            )
-        ),
-    ),
-    Word(AXOLOTL, "parallel.options.no_sync", (), AXOLOTL_KEYS),
 )
 
 WORDS: tuple[Word, ...] = (*BATCHES, *RECOMPUTES, *KERNELS, *OPTIMIZERS, *SHARDING)

@@ -30,6 +30,12 @@ FLAGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("stack.options.use_logits_to_keep", ("use_logits_to_keep", "use_num_logits_to_keep")),
 )
+# What a run does beyond its steps: whole numbers above 0, and words.
+BEYOND_COUNTS: tuple[tuple[str, str], ...] = (
+    ("save.limit", "save_total_limit"),
+    *((f"stack.options.{name}", name) for name in ("dataloader_num_workers", "dataloader_prefetch_factor")),
+)
+WEIGHTS_ONLY, LEAN = "save_only_model", "low_cpu_mem_usage"
 NUMBERS = ("neftune_noise_alpha", "label_smoothing_factor")
 DDP_FLAGS = ("find_unused_parameters", "broadcast_buffers", "static_graph")
 

@@ -52,6 +52,20 @@ VOLUMES: dict[str, Volume] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Reduced:
+    """Tensor parallelism: sums over a group's ranks in each layer's forward and in its backward, each of a tensor of
+    tokens x hidden; elements that a rank sends of each element, of a large group (a reduction and a gather)."""
+
+    forward: int
+    backward: int
+    sent: int
+    source: Source
+
+
+TENSOR = Reduced(2, 2, 2, Source("Megatron-LM", "arXiv:1909.08053, section 3 and figure 4", "2019-09"))
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A link's bytes per second in one direction."""
 

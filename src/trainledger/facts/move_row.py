@@ -52,9 +52,10 @@ class Plus:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """A condition: the plan's value is a number of at least this."""
+    """A condition: the plan's value is a number of at least this, and at most that where one is given."""
 
     least: int
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ FREED = (
     ("parallel.shard", OUT),
     ("stack.framework", "deepspeed"),
 )
+HALF_MACHINE = 4  # ranks: twice as many are the devices of one machine (HGX boards hold 8)
 HALF_DP = (
     ("parallel.dp", Times(1, 2)),
     ("parallel.world", Times()),
@@ -122,7 +123,8 @@ DEGREES = (
     ),
     Move(
         "twice the tensor-parallel degree", "degree", (("parallel.tp", Times(2)), *HALF_DP), Price.TRAFFIC, MEGATRON,
-        (MANY, (FRAMEWORK, TENSOR)), needs="fast links between the ranks of a group: those of one machine",
+        (MANY, (FRAMEWORK, TENSOR), ("parallel.tp", AtLeast(1, HALF_MACHINE))),
+        needs="fast links between the ranks of a group: those of one machine",
     ),
     Move(
         "twice the context-parallel degree", "degree", (("parallel.cp", Times(2)), *HALF_DP), Price.TRAFFIC, RING,

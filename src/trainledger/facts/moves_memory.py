@@ -26,8 +26,10 @@ LORA = Source("LoRA", "arXiv:2106.09685", "2021-06")
 QLORA = Source("QLoRA", "arXiv:2305.14314", "2023-05")
 EXPANDABLE = Source("PyTorch CUDA caching allocator settings", "docs: notes/cuda.html, PYTORCH_CUDA_ALLOC_CONF", "2.13")
 
+NO_CHOICE = ("torchtitan", "pithtrain")  # their settings name AdamW and Adam alone
 OTHERS = tuple(name for name in FRAMEWORKS.names if name not in MEGATRONS)
 EAGER = ("transformers", "deepspeed", "torch", "colossalai")
+CHOSEN = tuple(name for name in OTHERS if name not in NO_CHOICE)
 TUNED = ("sft", "dpo", "kto", "orpo", "simpo", "reward", "distill")
 ADAMS = ("adamw", "adam")
 FRAMEWORK = "stack.framework"
@@ -125,17 +127,17 @@ OPTIMIZER = (
     ),
     Move(
         "8-bit optimizer states", "states", (("optimizer.name", "adamw-8bit"), ("optimizer.implementation", OUT)),
-        Price.NUMERICS, BNB, (("optimizer.name", ADAMS), (FRAMEWORK, OTHERS)), needs="bitsandbytes", numerics=ROUNDING,
+        Price.NUMERICS, BNB, (("optimizer.name", ADAMS), (FRAMEWORK, CHOSEN)), needs="bitsandbytes", numerics=ROUNDING,
     ),
     Move(
         "paged 8-bit optimizer states", "states",
         (("optimizer.name", "paged-adamw-8bit"), ("optimizer.implementation", OUT)), Price.NUMERICS, BNB,
-        (("optimizer.name", (*ADAMS, "adamw-8bit")), (FRAMEWORK, OTHERS)), needs=PAGED, numerics=ROUNDING,
+        (("optimizer.name", (*ADAMS, "adamw-8bit")), (FRAMEWORK, CHOSEN)), needs=PAGED, numerics=ROUNDING,
     ),
     Move(
         "paged optimizer states", "states",
         (("optimizer.name", "paged-adamw-32bit"), ("optimizer.implementation", OUT)), Price.HOST, BNB,
-        (("optimizer.name", ADAMS), (FRAMEWORK, OTHERS)), needs=PAGED,
+        (("optimizer.name", ADAMS), (FRAMEWORK, CHOSEN)), needs=PAGED,
     ),
     Move(
         "optimizer moments in bf16", "states", (("optimizer.states", {"first": "bf16", "second": "bf16"}),),
@@ -144,12 +146,12 @@ OPTIMIZER = (
     ),
     Move(
         "Adafactor in place of AdamW", "states", (("optimizer.name", "adafactor"), ("optimizer.implementation", OUT)),
-        Price.CONVERGENCE, ADAFACTOR, (("optimizer.name", ADAMS), (FRAMEWORK, OTHERS)),
+        Price.CONVERGENCE, ADAFACTOR, (("optimizer.name", ADAMS), (FRAMEWORK, CHOSEN)),
         numerics="the second moment is kept as rows and columns, the first not at all",
     ),
     Move(
         "Lion in place of AdamW", "states", (("optimizer.name", "lion"), ("optimizer.implementation", OUT)),
-        Price.CONVERGENCE, LION, (("optimizer.name", ADAMS), (FRAMEWORK, OTHERS)),
+        Price.CONVERGENCE, LION, (("optimizer.name", ADAMS), (FRAMEWORK, CHOSEN)),
         numerics="updates are the sign of one moment; its learning rate is 3 to 10 times lower",
     ),
 )  # fmt: skip

@@ -205,12 +205,13 @@ def communicators(world: int, groups: int = 1) -> Interval:
 NCCL_PEERS = Source(
     "8 H100, NVLink: 1.06 GB before the first all-to-all and 4.34 GB after it, 32 channels for each of 7 peers with "
     "buffers of 10 and 2 MiB; 1 or 2 channels for each peer where some are on other nodes",
-    "github.com/NVIDIA/nccl/issues/1685 and 1189; nccl/src/graph/paths.cc, ncclTopoComputeP2pChannels (2.18 to 2.26)",
+    "github.com/NVIDIA/nccl/issues/1685 and 1189; nccl/src/graph/paths.cc, ncclTopoComputeP2pChannels; "
+    "src/transport/p2p.cc, p2pSendSetup, p2pRecvSetup (2.18 to 2.26)",
 )
 NVLINKED = ("sm80", "sm90", "sm100", "sm103")
 # 3.28 GB over seven peers; least: two channels of 12 MiB
 PEER = _mebibytes(24, 480, 480, NCCL_PEERS)
-PEER_OF_NODES = _mebibytes(12, 24, 384, NCCL_PEERS)
+PEER_OF_NODES = _mebibytes(12, 24, 48, NCCL_PEERS)  # one, two, or as many as two network cards of a device ask for
 
 
 def peers(architecture: str, within: int, across: int) -> tuple[Interval, ...]:

@@ -78,7 +78,7 @@ TASKS = tuple(row.task for row in ITERATIONS)
 def phases_of(task: str, engine: bool) -> tuple[Phase, ...]:
     """The phases of a task's iteration; none for other tasks. `engine`: an engine generates, not the policy itself."""
     found = next((row.phases for row in ITERATIONS if row.task == task), ())
-    return tuple(one for one in found if not (engine and one is _OWN))
+    return tuple(one for one in found if one not in ((_OWN,) if engine else (_SYNC, _ROLLOUT)))
 
 
 @dataclass(frozen=True, slots=True)

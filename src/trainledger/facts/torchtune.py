@@ -7,10 +7,13 @@ Read in source: torchtune/modules/{transformer,attention,position_embeddings,rms
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from trainledger.base.sources import Source
 from trainledger.facts.dtypes import BF16, INT8, UINT8
 from trainledger.facts.quantization import Part, Per, Product, QuantKind
+from trainledger.facts.torchtitan_days import dated
+from trainledger.facts.versions import at_least
 
 NAME = "torchtune"
 MODELS = ("llama", "mistral", "qwen2")
@@ -29,6 +32,38 @@ class Chunks:
 
 
 HEAD_CHUNKS = Chunks(8, _read("modules/loss/ce_chunked_output_loss.py, CEWithChunkedOutputLoss"))
+
+
+class Early(StrEnum):
+    """What recipes did with a model's logits at first."""
+
+    SHIFTS = "shifts"  # all but the last token's are copied, and their words turned to the second dim for the loss
+    HOLDS = "holds"  # their name lives through backward, up to the next step's
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Recipes did so before a release, and before the day on which the main branch stopped."""
+
+    release: str
+    day: str
+    source: Source
+
+
+EARLY: dict[Early, Until] = {
+    Early.SHIFTS: Until(
+        "0.3.0", "2024-08-28", Source("torchtune", "recipes, chunked cross entropy (#1390)", "4fba6cd44")
+    ),
+    Early.HOLDS: Until("0.3.0", "2024-07-28", Source("torchtune", "recipes, del logits (#1235)", "8a98fbaa3")),
+}
+
+
+def early(what: Early, version: str) -> bool:
+    """Whether recipes of a release, or of the main branch on a day, did so; the newest where none is named."""
+    row = EARLY[what]
+    return dated(version) < row.day if dated(version) else not at_least(version or None, row.release)
+
+
 RECIPES = Source("torchtune presets", "recipes/configs: optimizer.fused True", "2024-11")
 MODEL = _read("modules/{transformer,attention,position_embeddings}.py")
 NF4 = Source("torchao NF4Tensor", "torchao/dtypes/nf4tensor.py, get_original_weight", "0.18")

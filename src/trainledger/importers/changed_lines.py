@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainledger.answer.changed import LEFT_OUT, Change, LeftOut
-from trainledger.facts.format_words import ALLOCATOR_PATH, ALLOCATOR_VARIABLE, ANY, SCRIPTS, VALUE, WORDS, Word
+from trainledger.facts.format_word_row import ANY, VALUE, Word
+from trainledger.facts.format_words import ALLOCATOR_PATH, ALLOCATOR_VARIABLE, SCRIPTS, WORDS
 from trainledger.importers.draft import Draft, Used
 from trainledger.importers.yaml_text import parse_yaml
 
 PLACE = re.compile(r"(?P<file>.*?)(?::(?P<line>\d+))?(?: (?P<key>\S+))?")
 SET = "--set "
 INNER = ("{", "[")  # values that a shell takes as one word only in quotes
+WORLD, DP, ACCUMULATION, GLOBAL = "parallel.world", "parallel.dp", "batch.accumulation", "global_batch"
 JSONS = (".json", ".jsonc", ".json5")
 
 
@@ -52,13 +54,27 @@ def _lines(change: Change, draft: Draft) -> Iterator[FileLine]:
         yield from _of_plan(change, draft, used)
         return
     word, file = _word(change, draft)
+    if word is None and _kept(change, draft):
+        return
+    if change.path == WORLD:
+        yield FileLine("launch", f"{_scalar(change.value)} processes in all", _was(used), change.path)
+        return
     if word is not None:
         for key, template in word.lines:
             yield _of_format(change, (key, template), file, _stands(key, draft))
-    elif used is not None and _key(used) and not isinstance(change.value, LeftOut | dict):
-        yield _of_format(change, (_key(used), VALUE), _file(used.where), used)
+    elif used is not None and _key(used) and not isinstance(change.value, LeftOut):
+        text = f"{_key(used)}: so that {change.path} is {_scalar(change.value)}"  # its own words are not known here
+        yield FileLine(_where(used), text, "", change.path, True)
     elif not _follows(change):
         yield FileLine(SET.strip(), f"{change.path}={_scalar(change.value)}", _was(used), change.path)
+
+
+def _kept(change: Change, draft: Draft) -> bool:
+    """Whether files say it by something else that stays: ranks by the processes that are started, accumulation by a
+    global batch."""
+    if change.path != ACCUMULATION:
+        return change.path == DP
+    return any(one.path == "batch.global" or GLOBAL in _key(one).replace("-", "_") for one in draft.used)
 
 
 def _follows(change: Change) -> bool:
@@ -104,14 +120,19 @@ def _styled(file: str, key: str, value: str) -> str:
 
 
 def _word(change: Change, draft: Draft) -> tuple[Word | None, str]:
-    """The word of one of the files' formats for a change, and that file."""
-    for word in WORDS:
-        if word.path != change.path or word.value not in (ANY, change.value):
-            continue
-        for file, name in draft.formats:
-            if name.startswith(word.formats):
-                return word, file
-    return None, ""
+    """The word of one of the files' formats for a change, and that file: of several, one whose key stands there."""
+    found = [
+        (word, file)
+        for word in WORDS
+        if word.path == change.path and word.value in (ANY, change.value)
+        for file, name in draft.formats
+        if name.startswith(word.formats)
+    ]
+    for word, file in found:
+        held = [_stands(key, draft) for key, _ in word.lines]
+        if any(used is not None and _file(used.where).endswith(file) for used in held):
+            return word, file
+    return found[0] if found else (None, "")
 
 
 def _of_format(change: Change, line: tuple[str, str], file: str, used: Used | None) -> FileLine:
@@ -122,6 +143,7 @@ def _of_format(change: Change, line: tuple[str, str], file: str, used: Used | No
     own = _file(used.where) if used else file
     place = _where(used) if used else _under(own, key)
     last = known if known.startswith("--") else known.rpartition(".")[-1]
+    last = last if own.endswith(SCRIPTS) or used else last.replace("-", "_")  # a flag's name as a file's key
     was = _was(used) if template == VALUE else ""
     return FileLine(place, _styled(own, last, value), was, change.path, used is not None)
 

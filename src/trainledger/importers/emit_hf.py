@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainledger.facts.import_hf import COUNTS, DDP_FLAGS, FLAGS, NUMBERS
+from trainledger.facts.import_hf import BEYOND_COUNTS, COUNTS, DDP_FLAGS, FLAGS, LEAN, NUMBERS, WEIGHTS_ONLY
 from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS
 from trainledger.facts.import_hf_optim import OPTIMS, OptimRow
 from trainledger.importers.emit import ARGS, ENV, Lever, Line, Said, refuse, word
@@ -32,6 +32,7 @@ def trainer_lines(said: Said, own: tuple[str, ...] = ()) -> Iterator[Line]:
     for path, names in FLAGS:
         if said.get(path):
             yield Line(ARGS, names[0], True, path)
+    yield from _beyond(said)
     for name in NUMBERS:
         if value := said.get(f"stack.options.{name}"):
             yield Line(ARGS, name, value, f"stack.options.{name}")
@@ -45,6 +46,16 @@ def trainer_lines(said: Said, own: tuple[str, ...] = ()) -> Iterator[Line]:
     yield from _bits(said)
     if said.get("parallel.strategy") == "ddp":
         yield from _ddp(said)
+
+
+def _beyond(said: Said) -> Iterator[Line]:
+    for path, name in BEYOND_COUNTS:
+        if said.get(path):
+            yield Line(ARGS, name, said.get(path), path)
+    if said.get("save.optimizer") is False:
+        yield Line(ARGS, WEIGHTS_ONLY, True, "save.optimizer")
+    if said.get(f"stack.options.{LEAN}") is not None:
+        yield Line(ARGS, LEAN, said.get(f"stack.options.{LEAN}"), f"stack.options.{LEAN}")
 
 
 def _optimizer(said: Said) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""A record that names no release of torchtitan, with the one that its source's words tell: a commit, or a day."""
+"""A record that names no release of its framework, with the one that its source's words tell: a commit, or a day."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 
 from trainledger.facts.torchtitan import NAME
 from trainledger.facts.torchtitan_days import DOCUMENTS, dated, known
+from trainledger.facts.torchtune import NAME as TORCHTUNE
 
+FRAMEWORKS = (NAME, TORCHTUNE)  # whose code is known by the day
 _COMMIT = re.compile(NAME + r" ([0-9a-f]{6,40})(?![0-9a-z])")
+_MONTH = re.compile(r"(?<![\d-])(20\d\d-\d\d)(?![\d-])")
 
 
 def with_release(plan: Mapping[str, Any], source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The plan, with `stack.versions.torchtitan` as the source's path or note names it; a plan that names one, or that
-    another framework runs, as it is.
+    """The plan, with torchtitan's or torchtune's release as the source's path or note names it; a plan that names one,
+    or that another framework runs, as it is.
 
     The code of another day holds other bytes, and a record's run is of the day on which it was printed.
     """
@@ -22,15 +25,18 @@ def with_release(plan: Mapping[str, Any], source: Mapping[str, Any]) -> Mapping[
     versions = stack.get("versions", {}) if isinstance(stack, dict) else None
     if not isinstance(stack, dict) or not isinstance(versions, dict):
         return plan
-    version = "" if stack.get("framework") != NAME or NAME in versions else named_in(source)
-    return {**plan, "stack": {**stack, "versions": {**versions, NAME: version}}} if version else plan
+    framework = stack.get("framework")
+    version = named_in(source) if framework in FRAMEWORKS and framework not in versions else ""
+    return {**plan, "stack": {**stack, "versions": {**versions, framework: version}}} if version else plan
 
 
 def named_in(source: Mapping[str, Any]) -> str:
-    """The commit or the day that a source names, or on which its document was written; empty where there is none."""
+    """The commit or the day that a source names, or on which its document was written; of a month its first day; empty
+    where there is none."""
     words = " ".join(str(source.get(key) or "") for key in ("path", "note"))
     commit = _COMMIT.search(words)
     if commit and known(commit.group(1)):
         return commit.group(1)
     written = (one.day for one in DOCUMENTS if (one.repo, one.path) == (source.get("repo"), source.get("path")))
-    return dated(words) or next(written, "")
+    month = _MONTH.search(words)
+    return dated(words) or next(written, "") or (f"{month.group(1)}-01" if month else "")

@@ -139,7 +139,7 @@ def together(acts: Acts, main: Ledger) -> Ledger:
     stage.build()
     for step in STEPS:
         for phase in acts.phases:
-            if phase.role not in acts.parts:
+            if phase.role not in acts.parts or phase.deed not in acts.parts[phase.role].deeds:
                 continue
             moment, part = f"{step}: {phase.name}", acts.parts[phase.role]
             train = phase.deed is Deed.TRAIN

@@ -73,7 +73,7 @@ def _closing(frame: Frame, model: Model, ending: list[int], scoring: Scoring) ->
             return Ended(losses_torchtune.chunked(frame, rest[at]))
         return Ended(_fused(frame, rest[at], scoring))
     if frame.software.framework == TORCHTUNE:
-        return Ended(losses_torchtune.full(frame, rest))
+        return losses_torchtune.full(frame, rest)
     lower(frame, rest)
     if loss == SPREAD:
         return Ended(spread_cross_entropy(frame))

@@ -2,35 +2,59 @@
 
 Sources: torchtune/modules/transformer.py, forward; modules/loss/ce_chunked_output_loss.py; recipes/*.py, _loss_step,
 which deletes the logits before backward; training/_compile.py, compile_loss: cast and loss of a chunk are one kernel,
-which keeps the chunk's 16-bit logits instead of fp32 log-probabilities (2024-11).
+which keeps the chunk's 16-bit logits instead of fp32 log-probabilities (2024-11). Older recipes shift and turn the
+logits and hold them through backward: recipes/*.py, train (v0.1.0 to v0.2.1).
 """
 
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import FP32, INT64
-from trainledger.facts.torchtune import HEAD_CHUNKS
+from trainledger.facts.torchtune import HEAD_CHUNKS, NAME, Early, early
 from trainledger.ledger import aten, layers
-from trainledger.ledger.chunked_logits import ONE, cross_entropy
+from trainledger.ledger.chunked_logits import ONE, Ended, cross_entropy
+from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.rules import lower
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Linear, Op
 
 
-def full(frame: Frame, ops: tuple[Op, ...]) -> int:
+def full(frame: Frame, ops: tuple[Op, ...]) -> Ended:
     """The loss over all logits, which are cast to fp32 as the model returns them."""
-    tape = frame.tape
+    tape, version = frame.tape, frame.software.release(NAME)
     lower(frame, ops)
     made = frame.names.pop("logits")
     tape.scope = "logits"
     logits = aten.to(tape, made, FP32)
     tape.end([made])
+    bound = len(tape.prims)
     tape.scope = "loss"
+    if early(Early.SHIFTS, version):
+        loss, named = _shifted(tape, logits)
+        if early(Early.HOLDS, version):
+            return Ended(loss, (named,), bound)
+        tape.end([named])
+        return Ended(loss)
     rows = aten.view(tape, logits, (_tokens(tape, logits), tape.dims[logits][-1]))
     losses = _compiled(tape, rows) if frame.software.compiled else cross_entropy(tape, rows)
     tape.end([logits, rows])
-    return _sum(tape, losses)
+    return Ended(_sum(tape, losses))
+
+
+def _shifted(tape: Tape, logits: int) -> tuple[int, int]:
+    """The loss of all but the last token's logits, and these by their last name: a copy unless there is but one
+    sequence. With the words in the second dim they are no rows, so that log-softmax copies them once more."""
+    batch, sequence, vocab = tape.dims[logits]
+    fewer = Axis(Dim.SEQUENCE, sequence.size - 1)
+    part = aten.part(tape, logits, (batch, fewer, vocab))
+    shifted = aten.copy(tape, part) if batch.size > 1 else part
+    tape.end([logits, *([part] if shifted != part else [])])
+    turned = aten.view(tape, shifted, (batch, vocab, fewer))
+    read = aten.copy(tape, turned)
+    loss = torch_cross_entropy(tape, read, tape.outside((batch, fewer), INT64, False))
+    tape.end([turned, read])
+    return loss, shifted
 
 
 def chunked(frame: Frame, head: Op) -> int:

@@ -19,6 +19,8 @@ from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.sharding import FIRST
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import OP, ORDERED, Change, holds
+from trainledger.facts.torchtune import NAME as TORCHTUNE
+from trainledger.facts.torchtune import Early, early
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
 from trainledger.ledger.frame import Setting
@@ -185,6 +187,8 @@ def _names_logits(stack: Stack) -> bool:
     """Whether the caller's loop names the model's results until the next forward's end."""
     if stack.framework == TORCHTITAN:
         return not holds(Change.FREES_LOGITS, stack.versions.get(TORCHTITAN, ""))
+    if stack.framework == TORCHTUNE:
+        return early(Early.HOLDS, stack.versions.get(TORCHTUNE, ""))
     return stack.framework in NAMING
 
 

@@ -12,9 +12,10 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.mesh import Mesh, mesh_of
 from trainledger.plan.schema import Plan
+from trainledger.plan.stages import chunks_of
 
+ENDS = ("first", "last")  # stages with one neighbour
 GATHERED = ("allgather", "flex")  # dispatchers that gather tokens, or bring buffers of their own
-RING = len(("next", "previous"))
 
 
 def groups_of(plan: Plan) -> tuple[str, ...]:
@@ -70,20 +71,22 @@ def peers_of(plan: Plan) -> tuple[int, int]:
         counts.append((CP, _sharing(given.cp, options)))
     if given.ep > 1 and not (megatron and options.get("moe_token_dispatcher_type", "allgather") in GATHERED):
         counts.append((EP, given.ep - 1))
-    counts.append((PP, min(given.pp - 1, RING)))
+    both = mesh.size(PP) > len(ENDS) and chunks_of(plan) > 1  # the first stage has one neighbour unless chunks go round
+    counts.append((PP, min(given.pp - 1, 1 + both)))
     near = sum(count for axis, count in counts if _span(mesh, axis) <= NODE.ranks)
     return near, sum(count for _, count in counts) - near
 
 
 def _sharing(ranks: int, options: Mapping[str, Any]) -> int:
-    """Peers of a rank among those that share a sequence: all where heads are exchanged, two round a ring, none where
-    keys and values are gathered; where there are levels, all of its group and two of the others."""
+    """Peers of a rank among those that share a sequence: all where heads are exchanged; one round a ring, to which it
+    sends and from whose other side it receives; none where keys and values are gathered; where there are levels, all of
+    its group and one of the others."""
     way = options.get("cp_comm_type") or "p2p"
     if way in HEAD_EXCHANGE.names:
         return ranks - 1
     inner, *outer = options.get("hierarchical_context_parallel_sizes") or (1, ranks)
-    around = min(prod(outer) - 1, RING)
-    return {"p2p": min(ranks - 1, RING), "a2a+p2p": int(inner) - 1 + around}.get(way, 0)
+    around = min(prod(outer) - 1, 1)
+    return {"p2p": min(ranks - 1, 1), "a2a+p2p": int(inner) - 1 + around}.get(way, 0)
 
 
 def _span(mesh: Mesh, axis: str) -> int:

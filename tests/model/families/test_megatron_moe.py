@@ -89,7 +89,6 @@ def test_experts_have_weights_of_their_own_in_the_order_of_their_modules() -> No
 @pytest.mark.parametrize(
     ("path", "given"),
     [
-        ("model.add_bias_linear", {"add_bias_linear": True}),
         ("model.num_experts_per_tok", {"num_experts_per_tok": 9}),
         ("model.moe_layer_freq", {"moe_layer_freq": [1, 0]}),
     ],
