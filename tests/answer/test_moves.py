@@ -65,3 +65,23 @@ def test_moves_of_one_group_do_not_go_together() -> None:
 def test_conditions_are_values() -> None:
     assert Times(1, 2) == Times(1, 2)
     assert AtLeast(2) != AtLeast(3)
+
+
+def test_evaluation_has_moves_of_its_own() -> None:
+    kept = {"micro_batch": 8, "batches": 4, "prediction_loss_only": False}
+    found = moves(Change("evaluation", kept))
+    halved = found["half the micro-batch of evaluation, twice the batches"]
+    assert {(one.path, one.value) for one in halved.changes} == {
+        ("evaluation.micro_batch", 4),
+        ("evaluation.batches", 8),
+    }
+    assert "kept logits to the host after every batch" in found
+    assert "no logits kept in evaluation" in found
+    assert not [name for name in moves() if "evaluation" in name]
+    assert "kept logits to the host after every batch" not in moves(Change("evaluation", {"micro_batch": 8}))
+
+
+def test_long_sequences_under_deepspeed_can_run_in_tiles() -> None:
+    zero3 = (Change("parallel", {"strategy": "zero3", "dp": 8}), Change("stack.framework", "deepspeed"))
+    assert "MLPs in tiles of the sequence" in moves(*zero3, Change("batch.sequence", 65536))
+    assert "MLPs in tiles of the sequence" not in moves(*zero3, Change("batch.sequence", 2048))

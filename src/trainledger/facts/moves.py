@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainledger.base.sources import Source
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRONS
 from trainledger.facts.move_row import LEVELS, OUT, AtLeast, Move, Price, Times
+from trainledger.facts.moves_beyond import EVALUATION
 from trainledger.facts.moves_memory import MEMORY_MOVES
 
 __all__ = ["LEVELS", "MOVES", "Move"]
@@ -23,6 +24,11 @@ RING = Source("Ring Attention", "arXiv:2310.01889", "2023-10")
 EXPERTS = Source("GShard", "arXiv:2006.16668", "2020-06")
 TUNE = Source("torchtune activation offloading", "torchtune/training/_activation_offloading.py", "v0.6")
 
+TILES = Source(
+    "DeepSpeed Ulysses long-sequence training", "deepspeed/runtime/sequence_parallel/ulysses_sp.py, TiledMLP", "0.17.2"
+)
+
+LONG = 16384  # tokens: below them an MLP is a tile or a few of most models
 STRATEGY, FRAMEWORK, OPTIONS = "parallel.strategy", "stack.framework", "parallel.options"
 TRAINER = ("transformers", "deepspeed")
 SHARDED = ("zero1", "zero2", "zero3", "fsdp1", "fsdp2", "hsdp")
@@ -166,8 +172,13 @@ OFFLOADS = (
     ),
     Move(
         "saved activations on the host", "activations", (("offload.activations", "cpu"),), Price.HOST, TUNE,
-        (("offload.activations", (None,)), (FRAMEWORK, ("torchtune",))),
+        (("offload.activations", (None,)), (FRAMEWORK, ("torchtune", *TRAINER)), ("stack.recompute.kind", ("full",))),
+    ),
+    Move(
+        "MLPs in tiles of the sequence", "tiles", (("parallel.options.tiled_mlp", True),), Price.RECOMPUTE, TILES,
+        (("parallel.options.tiled_mlp", (None, False)), (FRAMEWORK, ("deepspeed",)), ("batch.sequence", AtLeast(LONG))),
+        needs="DeepSpeed's TiledMLP in place of the model's own",
     ),
 )  # fmt: skip
 
-MOVES: tuple[Move, ...] = (*MEMORY_MOVES, *SHARDING, *BUCKETS, *DEGREES, *OFFLOADS)
+MOVES: tuple[Move, ...] = (*MEMORY_MOVES, *SHARDING, *BUCKETS, *DEGREES, *OFFLOADS, *EVALUATION)
