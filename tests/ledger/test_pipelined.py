@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -125,3 +126,18 @@ def test_context_parallel_ranks_run_their_part_of_the_sequence() -> None:
     )
     units = [next(line.unit for line in made.lines if line.name == "hidden states") for made in (whole, part)]
     assert units == [HIDDEN, HIDDEN // 2]
+
+
+def test_what_waits_in_the_dtype_of_reductions_is_added_to_in_place() -> None:
+    """However many micro-batches there are, a step leaves what it found."""
+    plan = pipeline(reshard_after_forward=False)
+    plan = plan.model_copy(update={"precision": plan.precision.model_copy(update={"reduce": "bf16"})})
+    made = estimate(plan, 0).ledger
+    assert left(made, 1) == left(made, 2) == {}
+    alive: Counter[int] = Counter()
+    ends: dict[str, int] = {}
+    for moment, events, repeat in made.segments:
+        for event in events * repeat:
+            alive[abs(event)] += 1 if event > 0 else -1
+        ends[moment] = sum(made.lines[line - 1].unit * count for line, count in alive.items() if line)
+    assert ends["step 1: optimizer"] == ends["step 2: optimizer"]

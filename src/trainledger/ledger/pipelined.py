@@ -79,9 +79,13 @@ class Waiting(Fsdp2):
     """A micro-batch after which nothing is reduced and everything stays gathered."""
 
     def reduce(self, key: Key) -> list[int]:
-        """A unit's gradients are added to what waits."""
+        """A unit's gradients are added to what waits: in one dtype by autograd, in place."""
         whole = [(one.weight, one.line) for one in self.arrived.pop(key, [])]
-        return self._accumulate(key, whole, self.kept.waiting.pop(key, [])) if whole else []
+        if not whole:
+            return []
+        waiting = self.kept.waiting.pop(key, [])
+        added = waiting and self.how.reduce == self.how.compute
+        return [*self._accumulate(key, whole, waiting), *(-line - 1 for _, line in whole if added)]
 
     def last(self, stays: bool) -> Ended:
         """After a stage's last backward: every unit is reduced in turn, the root first. `stays`: what the last one sent
