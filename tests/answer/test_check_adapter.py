@@ -69,3 +69,11 @@ def test_a_fused_head_passes_its_adapter_by(loss: str) -> None:
         check_model(plan, model_of(plan))
     plan = plan_of(task="sft", adapter={**adapter, "targets": ["q_proj"]}, stack=stack)
     check_model(plan, model_of(plan))
+
+
+def test_an_embedding_has_no_magnitudes_yet() -> None:
+    adapter = {"kind": "dora", "r": 4, "targets": ["q_proj", "embed_tokens"]}
+    with pytest.raises(InputError, match="names the embedding"):
+        estimate(plan_of(adapter=adapter))
+    estimate(plan_of(adapter={**adapter, "kind": "lora"}))
+    estimate(plan_of(adapter={**adapter, "targets": ["q_proj"]}))

@@ -65,6 +65,7 @@ def test_equal_data_parallel_ranks() -> None:
         ("quantization", {"quantization": {"kind": "nf4"}}),
         ("offload.optimizer", {"offload": {"optimizer": "cpu"}, "parallel": {"strategy": "ddp", "dp": 2}}),
         ("optimizer.in_backward", {"optimizer": {"in_backward": True}, "parallel": {"strategy": "fsdp2", "dp": 2}}),
+        ("optimizer.in_backward", {"optimizer": {"in_backward": True}, "stack": {"framework": "deepspeed"}}),
         ("task", {"task": "simpo"}),
         ("roles", {"task": "grpo"}),
         ("stack.framework", {"stack": {"framework": "nanotron"}}),

@@ -72,3 +72,12 @@ def test_so_is_that_of_a_norm_but_not_a_mean_of_each_token() -> None:
     x = tape.outside((Axis(Dim.TOKENS, 2048), Axis(Dim.HIDDEN, 1024)), FP32, True)
     inverse = tape.outside((Axis(Dim.TOKENS, 2048), Axis(Dim.ONE, 1)), FP32, True)
     assert "partial sums of blocks" not in backward(tape, aten.mul(tape, x, inverse))
+
+
+def test_autocast_to_fp32_raises_what_is_not_in_it_and_caches_nothing() -> None:
+    """What is in fp32 is read as it is: there is no cast that could die when the region ends."""
+    tape = Tape(FP32)
+    wide, low = (tape.outside((Axis(Dim.HIDDEN, WIDTH),), dtype, True) for dtype in (FP32, BF16))
+    assert nn.lowered(tape, wide) == wide
+    assert tape.dtype[nn.lowered(tape, low)] == FP32
+    assert tape.cached == {}

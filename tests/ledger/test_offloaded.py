@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -94,3 +95,33 @@ def test_trl_keeps_the_last_tensors_that_were_packed(reentrant: bool, stays: int
 def test_what_trl_offloads_otherwise_is_refused(sections: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"offload\.activations"):
         check(plan_of(**sections, offload={"activations": "cpu"}))
+
+
+@pytest.mark.parametrize("beyond", [{"task": "dpo"}, {"evaluation": {"batches": 2}}])
+def test_a_forward_without_gradients_packs_nothing(beyond: dict[str, Any]) -> None:
+    """Of a reference model, or of an evaluation: no input of its layers goes or comes."""
+    stack = {"recompute": {"kind": "full", "reentrant": False}}
+    if "task" in beyond:
+        beyond = {**beyond, "batch": {"loss_tokens": 256}}
+        versions = {"torch": "2.14.1", "transformers": "5.24.0", "trl": "1.16.0"}
+        stack |= {"versions": versions, "loss": "fused-linear"}
+    ledger = estimate(plan_of(stack=stack, offload={"activations": "cpu"}, **beyond)).ledger
+    alive: Counter[int] = Counter()
+    for _, events, repeat in ledger.segments:
+        for event in events * repeat:
+            alive[abs(event)] += 1 if event > 0 else -1
+            assert not event or alive[abs(event)] >= 0, ledger.lines[abs(event) - 1].name
+
+
+def test_inputs_of_several_widths_are_refused() -> None:
+    """A quantised layer hands the dtype of its input on: behind norms in fp32 hidden states are wider."""
+    with pytest.raises(InputError, match=r"offload\.activations"):
+        check(
+            plan_of(
+                stack={"recompute": "full"},
+                offload={"activations": "cpu"},
+                quantization={"kind": "nf4"},
+                adapter={"kind": "lora", "r": 8, "targets": ["q_proj"]},
+                precision={"norms": "fp32"},
+            )
+        )

@@ -107,3 +107,12 @@ def test_rows_are_trained_beside_an_adapter() -> None:
         for options in (rows, {})
     )
     assert tuned(beside) - tuned(without) == 3 * HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("prompt-tuning", {"num_virtual_tokens": 8}), ("trainable-tokens", {"token_indices": [1]})]
+)
+def test_a_model_without_a_transformers_embedding_is_named(kind: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as caught:
+        estimate(plan(kind, options, model={"model_type": "megatron-gpt", "max_position_embeddings": 512}))
+    assert "model.model_type" in {problem.path for problem in caught.value.problems}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainledger.answer.check_acting import acting_problems
-from trainledger.answer.check_adapter import adapter_problems, expert_problems, head_problems
+from trainledger.answer.check_adapter import adapter_problems, expert_problems, head_problems, magnitude_problems
 from trainledger.answer.check_attention import attention_problems
 from trainledger.answer.check_colossal import colossal_problems
 from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspeed_problems
@@ -68,7 +68,7 @@ def check_model(plan: Plan, model: Model) -> None:
     problems += [*expert_problems(plan, model), *prefix_model_problems(model), *deepspeed_model_problems(plan, model)]
     problems += [*dtype_problems(plan, model), *attention_problems(plan, model), *tensor_model_problems(plan, model)]
     problems += [*pipeline_model_problems(plan, model), *sequence_model_problems(plan, model)]
-    problems += [*trainable_problems(plan, model), *head_problems(plan, model)]
+    problems += [*trainable_problems(plan, model), *head_problems(plan, model), *magnitude_problems(model)]
     if not problems:
         problems += wrapping_model_problems(plan, model)
     if plan.adapter is not None and not has_tuned(model):

@@ -13,8 +13,9 @@ from trainledger.facts.scope import OWN_MODELS, SCOPE
 from trainledger.facts.versions import at_least
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.model.adapted import ALL_LINEAR
-from trainledger.model.program import Experts, Linear, Model
+from trainledger.model.program import Embed, Experts, Linear, Model
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
+from trainledger.model.weights import LowRank
 from trainledger.plan.schema import Plan
 from trainledger.plan.training import Adapter
 
@@ -138,3 +139,11 @@ def head_problems(plan: Plan, model: Model) -> Iterator[Problem]:
         found = f"found {plan.stack.loss!r} beside an adapter on the head"
         allowed = "it reads the head's own weight and passes the adapter by"
         yield Problem("stack.loss", found, allowed, "Set it to full-fp32, or leave the head out of adapter.targets.")
+
+
+def magnitude_problems(model: Model) -> Iterator[Problem]:
+    """DoRA of an embedding: what its norms and magnitudes hold is not written yet."""
+    specs = [op.spec for op in model.prologue if isinstance(op.spec, Embed)]
+    if any(isinstance(spec.adapter, LowRank) and spec.adapter.magnitude is not None for spec in specs):
+        allowed = "dora can be estimated on linear layers alone"
+        yield Problem("adapter.targets", "names the embedding", allowed, "Leave the embedding out, or use lora.")

@@ -10,13 +10,18 @@ from trainledger.ledger.registered import slots_of
 from trainledger.ledger.wrapper import count, zero_of
 from trainledger.lines.shards import rows_of
 from trainledger.model.program import Model
+from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
 
 ZERO3 = "zero3"
+WHOLE = ("none", "ddp")  # strategies under which its engine runs at stage 0
 
 
 def deepspeed_problems(plan: Plan) -> Iterator[Problem]:
-    """DeepSpeed's ZeRO-3 divides the updates of its CPU Adam, by sub-groups, between host and device."""
+    """DeepSpeed's engine steps after backward; its ZeRO-3 divides the updates of its CPU Adam, by sub-groups, between
+    host and device."""
+    if plan.optimizer.in_backward and plan.parallel.strategy in WHOLE and deepspeed_of(plan):
+        yield Problem("optimizer.in_backward", "found true under DeepSpeed", "its engine steps after backward")
     given = plan.parallel.options.get("offload_optimizer")
     section = given if isinstance(given, dict) else {}
     ratio = section.get("ratio", 1)

@@ -47,3 +47,6 @@ def activation_problems(plan: Plan) -> Iterator[Problem]:
         yield Problem(path, found, "only beside recomputed layers on one device can it be estimated so far")
     if plan.stack.kernels or plan.stack.compile:
         yield Problem(path, f"{found} beside fused kernels or compile", "plain layers can be estimated so far")
+    if plan.quantization and plan.precision.norms not in (None, plan.precision.weights):
+        why = "a quantised layer hands its input's dtype on: the first layer's input is narrower than others"
+        yield Problem(path, f"{found} beside norms in {plan.precision.norms}", why, "Leave precision.norms out.")

@@ -139,8 +139,8 @@ class Layout:
         return self.offloaded
 
     def around(self, pieces: Pieces) -> Hooks:
-        """What happens around the pieces of a micro-batch."""
-        if not self.job.run.software.stashes:
+        """What happens around the pieces of a micro-batch; a forward without gradients packs nothing."""
+        if not self.job.run.software.stashes or self.job.run.recompute == "none":
             return NONE
         layers, how = len(pieces.layers), offloading_of(self.job.run)
         self.offloaded = tuple(on_host(self.job.book.lines[pieces.hidden], layers, how.source))

@@ -15,10 +15,12 @@ from trainledger.ledger.tape import Code, Prim, Step, Tape
 
 
 def lowered(t: Tape, x: int) -> int:
-    """A tensor as an autocast matrix product reads it: cast to the low dtype; a parameter's cast is cached."""
+    """A tensor as an autocast matrix product reads it: cast to the low dtype; a fp32 parameter's is cached."""
     low = t.autocast
-    if low is None or t.dtype[x] != FP32:
+    if low is None or low == t.dtype[x] or FP32 not in (low, t.dtype[x]):
         return x
+    if low == FP32:  # CUDA's autocast takes fp32 too: whatever is not in it yet is cast, and nothing is cached
+        return to(t, x, low)
     weight = t.leaf.get(x)
     if x in t.leaves and t.grad[x]:  # the input that a reentrant checkpoint detaches is a leaf too
         if x not in t.casts:

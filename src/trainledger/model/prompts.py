@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.base.problems import InputError, Problem
 from trainledger.facts.dtypes import DType
 from trainledger.model.program import Attention, Embed, Linear, Model, Op, Prefix, Prompts, Tokens, Weight
 
@@ -58,8 +59,20 @@ def prefixed(model: Model, dtype: DType, options: Mapping[str, Any]) -> Model:
     return replace(model, prologue=(op, *model.prologue), embeddings=(*model.embeddings, *weights))
 
 
+def _embedding(model: Model) -> int:
+    """Where the prologue looks words up; InputError for a model that is not a Transformers class."""
+    for at, op in enumerate(model.prologue):
+        if isinstance(op.spec, Embed):
+            return at
+    found = f"found {model.family!r}"
+    raise InputError([Problem("model.model_type", found, "PEFT's prompts and tokens need a Transformers class")])
+
+
 def prompted(model: Model, kind: str, dtype: DType, options: Mapping[str, Any]) -> Model:
-    """The model with prompts before the words' rows, as they leave the embedding's own module."""
+    """The model with prompts before the words' rows, as they leave the embedding's own module.
+
+    Raises InputError for a model without the embedding of a Transformers class.
+    """
     count, hidden = int(options.get("num_virtual_tokens") or 0), model.hidden
 
     def made(name: str, *dims: Axis) -> Weight:
@@ -74,7 +87,7 @@ def prompted(model: Model, kind: str, dtype: DType, options: Mapping[str, Any]) 
             (made(f"mlp_head.{number}.weight", target, source), made(f"mlp_head.{number}.bias", target))
             for number, (source, target) in zip(LAYERS, sides, strict=True)
         )
-    first = next(at for at, op in enumerate(model.prologue) if isinstance(op.spec, Embed))
+    first = _embedding(model)
     name = model.prologue[first].name
     last = max(at for at, op in enumerate(model.prologue) if op.name == name)
     out = model.prologue[last].outs[0]
@@ -88,8 +101,11 @@ def prompted(model: Model, kind: str, dtype: DType, options: Mapping[str, Any]) 
 
 
 def with_tokens(model: Model, dtype: DType, options: Mapping[str, Any]) -> Model:
-    """The model with some rows of its embedding trained, and the same rows of a head that is tied to it."""
-    first = next(at for at, op in enumerate(model.prologue) if isinstance(op.spec, Embed))
+    """The model with some rows of its embedding trained, and the same rows of a head that is tied to it.
+
+    Raises InputError as `prompted` does.
+    """
+    first = _embedding(model)
     op = model.prologue[first]
     assert isinstance(op.spec, Embed)
     rows = Axis(Dim.ROWS, len(options.get("token_indices") or ()))
