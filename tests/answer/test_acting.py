@@ -215,6 +215,9 @@ def test_a_roles_plan_is_the_runs_with_its_own_keys_over_it() -> None:
          "roles.reference.states.rolout"),
         ({"roles": {"reference": {"parallel": {"strategy": "fsdp1-noshard"}}},
           "parallel": {"strategy": "ddp", "dp": 2}}, "roles.reference.parallel.strategy"),
+        ({"roles": {"reference": {}, "critic": {}}}, "roles.critic"),
+        ({"roles": {"critic": {"placement": 1}}}, "roles.critic"),
+        ({"roles": {"policy": {"placement": 8}}}, "roles.policy.placement"),
     ],
 )  # fmt: skip
 def test_what_is_refused_by_name(sections: dict[str, Any], path: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
-from trainledger.facts.phases import DISTILL, POLICY, ROLLOUT, TASKS, TEACHER, phases_of
+from trainledger.facts.phases import DISTILL, POLICY, ROLES, ROLLOUT, TASKS, TEACHER, phases_of
 from trainledger.plan.acting import COLOCATED, IDLE, Role
 from trainledger.plan.degrees import degrees
 from trainledger.plan.roles import SECTIONS, role_plan
@@ -87,6 +87,13 @@ def _role(plan: Plan, name: str, role: Role) -> Iterator[Problem]:
             near = nearest(phase, known)
             fix = f"Did you mean {near}?" if near else ""
             yield Problem(f"states.{phase}", "no phase of this task", f"there are {', '.join(known)}", fix)
+    actors = {phase.role for engine in (True, False) for phase in phases_of(plan.task, engine)}
+    if name not in actors and name != TEACHER:
+        allowed = f"{', '.join(one for one in ROLES if one in actors)} act in it"
+        yield Problem("", f"given with task {plan.task!r}", allowed, "Leave it out.")
+    if name == POLICY and role.placement != COLOCATED:
+        fix = "Place the others, as in roles: {reward: {placement: 2}}."
+        yield Problem("placement", f"found {role.placement}", "the policy lies on the plan's own devices", fix)
     if name == POLICY and (role.model is not None or any(getattr(role, key) is not None for key in SECTIONS)):
         yield Problem("", "keys of a plan", "the policy's are the plan's own", "Move them up.")
     if name == ROLLOUT:
