@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.plans import plan_of
@@ -21,3 +23,21 @@ def test_modules_are_told_apart(patterns: list[str]) -> None:
     assert 0 < found.parameters.trainable < found.parameters.total
     trained = [line for line in found.ledger.lines if line.account.value == "gradients"]
     assert trained
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"stack": {"loss": "fused-linear"}},
+        {
+            "stack": {"framework": "torchtitan", "versions": {"torch": "2.13.0"}},
+            "parallel": {"strategy": "fsdp2", "dp": 2, "pp": 2, "schedule": "1f1b"},
+            "batch": {"accumulation": 4},
+        },
+    ],
+    ids=["fused", "pipeline"],
+)
+def test_nothing_trained_has_no_backward(sections: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="found 'none' without an adapter"):
+        estimate(plan_of(trainable="none", **sections))
+    estimate(plan_of(trainable="none"))

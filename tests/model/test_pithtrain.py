@@ -19,15 +19,21 @@ MIXTURE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def run(model: dict[str, Any] = MIXTURE, accumulation: int = 64, **parallel: Any) -> Estimate:
+def run(
+    model: dict[str, Any] = MIXTURE,
+    accumulation: int = 64,
+    rank: int | None = None,
+    more: dict[str, str] | None = None,
+    **parallel: Any,
+) -> Estimate:
     given = {
         "strategy": "fsdp2", "dp": 2, "ep": 2, "pp": 2, "vpp": 2, "schedule": "dualpipev",
         "reshard_after_forward": False, **parallel,
     }  # fmt: skip
     precision = {"weights": "fp32", "compute": "bf16", "gradients": "fp32", "reduce": "fp32"}
-    stack = {"framework": "pithtrain", "versions": {"pithtrain": "287070f"}, "attention": "flash"}
+    stack = {"framework": "pithtrain", "versions": {"pithtrain": "287070f", **(more or {})}, "attention": "flash"}
     batch = {"sequence": 512, "accumulation": accumulation}
-    return estimate(plan_of(model, parallel=given, precision=precision, stack=stack, batch=batch))
+    return estimate(plan_of(model, parallel=given, precision=precision, stack=stack, batch=batch), rank)
 
 
 def test_norms_are_pytorchs_and_experts_have_three_weights() -> None:
@@ -51,6 +57,14 @@ def test_a_stage_holds_no_buffers_for_what_it_receives() -> None:
 def test_micro_batches_beyond_those_that_repeat_add_nothing() -> None:
     few, some, many = (run(accumulation=count).steps.allocated.expected for count in (4, 32, 128))
     assert few < some == many
+
+
+def test_what_torchtitans_older_pipelines_return_is_none_of_its_own() -> None:
+    """A release of torchtitan's beside it moves nothing."""
+    plain, older = (
+        run(accumulation=8, rank=0, more={"torch": "2.7.0", **more}).ledger for more in ({}, {"torchtitan": "9dec370"})
+    )
+    assert older.segments == plain.segments
 
 
 def test_other_families_and_schedules_are_refused() -> None:

@@ -174,7 +174,7 @@ class Pipelined(Sharded):
         dtype = run.setting.weights if holds(Change.LOSS_CASTS, version) else FP32
         logits = book.tensor(Account.LOGITS, "logits of a micro-batch that has run", dims, dtype, STAGES)
         stays = (not plain and self._keeps(Keeps.OUTPUTS), not plain and self._keeps(Keeps.SLOPES))
-        if holds(Change.DROPS_OUTPUTS, version):
+        if plain or holds(Change.DROPS_OUTPUTS, version):
             return Edges(hidden, slope, received, arrived, logits, None, plain, stays)
         all_dims = (Axis(Dim.BATCH, dims[0].size * self.count), *dims[1:])
         merged = book.tensor(Account.LOGITS, "logits of all micro-batches", all_dims, dtype, STAGES)
