@@ -100,3 +100,10 @@ def test_states_that_fit_and_an_update_that_takes_four_seconds() -> None:
 def test_a_verdict_without_a_device_is_that_of_the_node() -> None:
     answer, _ = made(device=None, node={"ranks": 1, "memory": "256MiB"})
     assert (answer.verdict.outcome, answer.verdict.margin) == ("does-not-fit", None)
+
+
+def test_a_node_without_name_or_memory_is_missing_its_name() -> None:
+    with pytest.raises(InputError) as caught:
+        made(node={"used": "1GiB"})
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.found) == ("node.name", "missing")

@@ -52,3 +52,10 @@ def test_no_other_framework_runs_megatron_s_own_model() -> None:
 def _plain() -> Any:
     stack = {"framework": "deepspeed", "versions": {"deepspeed": "0.19.2"}, "attention": "flash", "recompute": "none"}
     return plan_of(GPT, stack=stack, parallel={"strategy": "zero2", "dp": 4})
+
+
+def test_null_is_said_as_none() -> None:
+    given = plan("megatron-bridge", strategy="megatron-ddp").model_copy(update={"trainable": "all"})
+    adapter = plan_of(adapter={"kind": "lora", "r": 8, "targets": ["q_proj"]}).adapter
+    said = problems(given.model_copy(update={"adapter": adapter}))["adapter.kind"]
+    assert "none can be estimated so far" in said

@@ -50,3 +50,15 @@ def test_what_has_rules_passes() -> None:
 def test_older_trainers_read_all_logits() -> None:
     for release in ("1.6.0", "1.13.0", "1.14.2"):
         check(plan_of(task="dpo", stack={"versions": {**VERSIONS, "trl": release}, "loss": "full-fp32"}))
+
+
+@pytest.mark.parametrize(
+    "task, said", [("dpo", ("trl from 1.6 on, colossalai", "trl: 1.16.0")), ("orpo", ("of colossalai ", ""))]
+)
+def test_only_releases_that_have_the_trainer_are_named(task: str, said: tuple[str, str]) -> None:
+    with pytest.raises(InputError) as caught:
+        check(plan_of(task=task, stack={"versions": VERSIONS}))
+    (problem,) = [one for one in caught.value.problems if one.path == "task"]
+    assert said[0] in problem.allowed
+    assert said[1] in problem.fix
+    assert bool(said[1]) == bool(problem.fix)

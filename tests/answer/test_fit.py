@@ -184,3 +184,22 @@ def test_text_and_json_say_the_same() -> None:
         assert limit["next"]["moment"] in text
     for point in data["frontier"]:
         assert f"{point['sequence']:,}" in text
+
+
+@pytest.mark.parametrize(
+    "more", [{"save": {"disk": "1MB"}}, {"node": {"ranks": 1, "memory": "1TB", "used": "2TB"}}], ids=["disk", "host"]
+)
+def test_what_does_not_fit_elsewhere_has_no_limit(more: dict[str, Any]) -> None:
+    data = {**BASE, "device": {"name": "mine", "memory": 4 * GIB}, **more}
+    assert only({**data, "save": None, "node": None}, Knob.MICRO_BATCH).found.best
+    found = fit(data, Wanted((Knob.MICRO_BATCH,)))
+    assert (found.outcome, found.now.fits) == ("does-not-fit", False)
+    assert found.now.margin > 0
+    assert found.now.elsewhere in "\n".join(map(plain, sections(found, View("GiB"))))
+    assert document(found)["plan"]["elsewhere"] == found.now.elsewhere
+    assert outcome(data, ()) == "does-not-fit"
+
+
+def test_a_place_with_room_is_no_wall() -> None:
+    limits = [only({**BASE, "save": {"disk": disk}}, Knob.MICRO_BATCH) for disk in ("10TB", None)]
+    assert limits[0].found.best == limits[1].found.best

@@ -71,3 +71,9 @@ def test_null_leaves_a_nested_option_out() -> None:
     data = {"parallel": {"options": {"offload_param": {"device": "cpu", "pin_memory": True}}}}
     found = apply_sets(Document(data, {}), ["parallel.options.offload_param.device=null"]).data
     assert found == {"parallel": {"options": {"offload_param": {"pin_memory": True}}}}
+
+
+def test_versions_can_be_set_together() -> None:
+    assert changed({"stack": {"versions": {"trl": "1.0"}}}, 'stack.versions={torch: "2.10"}') == {
+        "stack": {"versions": {"torch": "2.10"}}
+    }

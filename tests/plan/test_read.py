@@ -235,3 +235,17 @@ def test_anything_is_read_or_refused_and_never_breaks(data: object) -> None:
         return
     assert listed
     assert all(str(problem) for problem in listed)
+
+
+def test_the_key_that_is_offered_is_of_the_same_section() -> None:
+    found = problems(plan_with(roles={"rollout": {"memory_share": 1}}))
+    assert "Did you mean roles.rollout.engine.memory_share?" in found["roles.rollout.memory_share"]
+
+
+@pytest.mark.parametrize("lengths", [[], {"median": 900, "longest": 65}])
+def test_lengths_without_a_sense_are_refused(lengths: object) -> None:
+    assert "lengths" in problems(plan_with(lengths=lengths))
+
+
+def test_a_limit_of_checkpoints_counts_checkpoints() -> None:
+    assert "a whole number of checkpoints" in problems(plan_with(save={"limit": 0}))["save.limit"]

@@ -46,7 +46,7 @@ def megatron_problems(plan: Plan) -> Iterator[Problem]:
     }
     for path, (value, allowed) in given.items():
         if value not in allowed:
-            known = ", ".join(str(one) for one in allowed)
+            known = ", ".join("none" if one is None else str(one) for one in allowed)
             yield Problem(path, f"found {value!r} with {plan.stack.framework}", f"{known} can be estimated so far")
     options = plan.parallel.options
     if plan.parallel.strategy == FSDP.strategy:

@@ -28,10 +28,11 @@ def preference_problems(plan: Plan) -> Iterator[Problem]:
         return
     row = trainer_of(plan)
     if row is None:
-        known = ", ".join(_named(one.package, one.since) for one in PREFERENCES if one.task == plan.task)
+        earliest = {one.package: one.since for one in PREFERENCES if one.task == plan.task}  # rows: newest first
+        known = ", ".join(_named(package, since) for package, since in earliest.items())
         release = plan.stack.versions.get(TRL)
         found = f"found {plan.task!r} on {plan.stack.framework}" + (f", trl {release}" if release else "")
-        fix = "" if release else "Name the trainer's release: stack.versions: {trl: 1.16.0}"
+        fix = "" if release or TRL not in earliest else "Name the trainer's release: stack.versions: {trl: 1.16.0}"
         yield Problem("task", found, f"the trainer of {known} can be estimated so far", fix)
         return
     if row.form == HEAD and plan.stack.loss != FUSED:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from trainledger.answer.anchor import Unexplained
 from trainledger.answer.bands import Band, Outside, largest, replayed_over, scaled
+from trainledger.answer.budgets import asked as budgeted
 from trainledger.answer.changed import Change, Data, planned
 from trainledger.answer.check import check, check_model
-from trainledger.answer.estimate import architecture_of, device_of, estimate
+from trainledger.answer.disk import beside
+from trainledger.answer.estimate import Estimate, architecture_of, device_of, estimate
 from trainledger.answer.verdict import Outcome
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.fit_knobs import CONFIDENCE
@@ -32,12 +34,17 @@ class Terms:
         """How far from the expected value to the high end."""
         return (self.confidence - CONFIDENCE.expected) / (CONFIDENCE.high - CONFIDENCE.expected)
 
+    def counted(self, need: Band) -> int:
+        """The bytes of a band that count at this confidence."""
+        return need.expected + round((need.high - need.expected) * self.share)
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One changed plan. `need`: bytes of its device, the unexplained ones (`beside`) included; `at`: of these what is
     compared with `usable`; `moment`: the peak's. `exact`: estimated whole, else a bound that shows it cannot fit.
-    `problem`: why it is no plan at all, or one that cannot be estimated."""
+    `problem`: why it is no plan at all, or one that cannot be estimated. `elsewhere`: the place besides the device (the
+    host's memory, the disk, ...) that it does not fit at the same confidence, with the reason."""
 
     value: int | str
     changes: tuple[Change, ...]
@@ -49,11 +56,12 @@ class Trial:
     outcome: Outcome | None
     exact: bool = True
     problem: str = ""
+    elsewhere: str = ""
 
     @property
     def fits(self) -> bool:
         """Whether it fits at the confidence asked for. A bound alone never says so."""
-        return self.exact and not self.problem and self.at <= self.usable
+        return self.exact and not self.problem and not self.elsewhere and self.at <= self.usable
 
     @property
     def open(self) -> bool:
@@ -102,17 +110,24 @@ class Question:
         need = answer.verdict.need or (answer.device.low, answer.device.expected, answer.device.high)
         verdict, moment = answer.verdict, answer.peak.moment
         found = Trial(value, tuple(changes), Band(*need), 0, 0, _usable(answer.plan), moment, verdict.outcome)
-        return self._at(found, answer.plan)
+        return self._at(replace(found, elsewhere=self._elsewhere(answer)), answer.plan)
+
+    def _elsewhere(self, answer: Estimate) -> str:
+        """The first place besides the device that the plan says something of and does not fit, with the reason."""
+        for one in beside(answer).budgets if budgeted(answer.plan) else ():
+            margin = one.verdict.margin
+            if margin is not None and margin < self.terms.counted(one.need) - one.need.expected:
+                return f"{one.name}, {one.moment}: {one.verdict.reasons[0]}"
+        return ""
 
     def _at(self, trial: Trial, plan: Plan) -> Trial:
         """The trial with what is unexplained, and with the bytes that count at the confidence asked for."""
-        need, beside = trial.need, 0
+        need, more_than = trial.need, 0
         if self.terms.unexplained is not None:
             more = self.terms.unexplained.at(plan)
-            beside = more.expected
+            more_than = more.expected
             need = Band(need.low + more.low, need.expected + more.expected, need.high + more.high)
-        at = need.expected + round((need.high - need.expected) * self.terms.share)
-        return replace(trial, need=need, beside=beside, at=at)
+        return replace(trial, need=need, beside=more_than, at=self.terms.counted(need))
 
 
 def asked(data: Data, confidence: float, unexplained: Unexplained | None = None) -> Question:

@@ -55,7 +55,7 @@ def node_problems(plan: Plan) -> Iterator[Problem]:
     near = nearest(name, NODES)
     fix = f"Did you mean {near}?" if near else "Write node: {ranks: 8, memory: 2TiB}"
     allowed = f"one of {', '.join(NODES)}, or its memory beside it"
-    yield Problem("node.name", f"found {given.name!r}", allowed, fix)
+    yield Problem("node.name", f"found {given.name!r}" if name else "missing", allowed, fix)
 
 
 def together(plan: Plan) -> int:

@@ -46,7 +46,7 @@ def _change(text: str) -> tuple[Path, Any]:
     path: Path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
         raise _wrong("", f"--set {_short(text)}", _EXAMPLE)
-    if path[:2] == ("stack", "versions") and value.strip() not in ("null", "~"):
+    if path[:2] == ("stack", "versions") and path[2:] and value.strip() not in ("null", "~"):
         return path, value.strip().strip("\"'")  # 2.10 is a version, not the number 2.1
     try:
         return path, parse_yaml(value, "").data

@@ -14,6 +14,7 @@ from trainledger.plan.types import (
     CountOrNull,
     DegreeOrNull,
     MicroBatch,
+    SavesOrNull,
     Section,
     Size,
     Text,
@@ -53,8 +54,8 @@ class Save(Section):
     optimizer: Bool = Field(True, description="Whether the optimizer's states are saved with the weights.")
     export: Bool = Field(False, description="Whether a copy of the weights that inference reads is written beside.")
     file_bytes: Size = Field(None, description="Largest file of weights; null means the framework's default.")
-    limit: CountOrNull = Field(None, description="Checkpoints that are kept (save_total_limit); null means all.")
-    saves: CountOrNull = Field(None, description="Checkpoints that the run writes; null means not known.")
+    limit: SavesOrNull = Field(None, description="Checkpoints that are kept (save_total_limit); null means all.")
+    saves: SavesOrNull = Field(None, description="Checkpoints that the run writes; null means not known.")
     asynchronous: Bool = Field(False, description="Whether training goes on while a copy on the host is written.")
     disk: Size = Field(None, description="Bytes that checkpoints may take.")
     bandwidth: Size = Field(None, description="Bytes per second that the storage takes, all ranks together.")
@@ -100,8 +101,14 @@ class Lengths(Section):
     def _bare(cls, value: object) -> Any:
         if isinstance(value, str) and value.strip():
             return {"file": value}
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple) and value:
             return {"values": value}
         if not isinstance(value, dict | Lengths) or not value:
             raise refusal(shown(value), "a list of lengths, a file of them, or {longest: ..., median: ...}")
         return value
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Lengths:
+        if self.median is not None and self.longest is not None and self.median > self.longest:
+            raise refusal(f"a median of {self.median:,} above the longest, {self.longest:,}", "a median up to longest")
+        return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -69,11 +70,17 @@ def unknown_key(path: Path) -> Problem:
     if near and not elsewhere:
         fix = f"Did you mean {near}?"
     elif elsewhere:
-        fix = f"Did you mean {elsewhere[0]}?"
+        fix = f"Did you mean {max(elsewhere, key=lambda place: _shared(path, place))}?"
     else:
         far = nearest(word, (place.rsplit(".", 1)[-1] for place in known_paths()))
         fix = f"Did you mean {next(p for p in known_paths() if p.rsplit('.', 1)[-1] == far)}?" if far else ""
     return Problem(dotted(path), "unknown key", f"keys here are {', '.join(siblings)}", fix)
+
+
+def _shared(path: Path, place: str) -> int:
+    """How many first words a path has in common with a key of the format."""
+    pairs = zip(map(str, path), place.split("."), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 @cache

@@ -11,7 +11,17 @@ from pydantic_core import PydanticCustomError
 
 from trainledger.base.problems import nearest
 from trainledger.base.units import parse_count, parse_size
-from trainledger.facts.limits import ACCUMULATION, DEGREE, GLOBAL_BATCH, MICRO_BATCH, PARAMETERS, RANK, SEQUENCE, Limit
+from trainledger.facts.limits import (
+    ACCUMULATION,
+    DEGREE,
+    GLOBAL_BATCH,
+    MICRO_BATCH,
+    PARAMETERS,
+    RANK,
+    SAVES,
+    SEQUENCE,
+    Limit,
+)
 from trainledger.facts.names import FRAMEWORKS, KERNELS, LATER_OPTIMIZERS
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.plan.text import shown
@@ -134,6 +144,7 @@ Sequence = Annotated[int, BeforeValidator(_whole(SEQUENCE)), WithJsonSchema(_COU
 LossTokens = Annotated[int | None, _optional(_whole(SEQUENCE)), WithJsonSchema(_COUNT_OR_NULL)]
 Accumulation = Annotated[int, BeforeValidator(_whole(ACCUMULATION)), WithJsonSchema(_COUNT_SCHEMA)]
 GlobalBatch = Annotated[int | None, _optional(_whole(GLOBAL_BATCH)), WithJsonSchema(_COUNT_OR_NULL)]
+SavesOrNull = Annotated[int | None, _optional(_whole(SAVES)), WithJsonSchema(_COUNT_OR_NULL)]
 CountOrNull = Annotated[int | None, _optional(_whole(ACCUMULATION)), WithJsonSchema(_COUNT_OR_NULL)]
 Degree = Annotated[int, BeforeValidator(_whole(DEGREE)), WithJsonSchema(_COUNT_SCHEMA)]
 DegreeOrNull = Annotated[int | None, _optional(_whole(DEGREE)), WithJsonSchema(_COUNT_OR_NULL)]

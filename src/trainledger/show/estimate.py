@@ -129,6 +129,8 @@ def _adapter(plan: Plan) -> tuple[str, ...]:
 def verdict_section(found: Verdict, view: View, origin: Origin | None = None) -> Section:
     """The outcome with the margin; beneath, the reasons, and what of the run's own files was not taken."""
     margin = "" if found.margin is None else f": margin {view.size(found.margin)}"
+    if found.outcome == "does-not-fit" and found.margin is not None and found.margin >= 0:
+        margin += " of the device's memory, but not elsewhere"
     word, style = OUTCOMES[found.outcome]
     beneath = tuple(f"  {reason}" for reason in found.reasons)
     if origin is None:

@@ -77,6 +77,7 @@ def _trial(trial: Trial | None) -> dict[str, Any] | None:
         "margin": trial.margin if not trial.problem else None,
         "moment": trial.moment,
         "exact": trial.exact,
+        "elsewhere": trial.elsewhere,
         "problem": trial.problem,
     }
 
@@ -103,7 +104,7 @@ def _now(found: Fit, view: View) -> Section:
     room = f"{view.size(abs(now.margin))} {'left' if now.margin >= 0 else 'short'}"
     return Section(
         f"The plan as it stands {word}: {room} of {view.size(now.usable)}",
-        (f"counted {_end(found)}; the peak is at {now.moment}",),
+        (f"counted {_end(found)}; the peak is at {now.moment}", *([now.elsewhere] if now.elsewhere else ())),
     )
 
 
@@ -146,7 +147,7 @@ def _rows(limit: Limit, view: View) -> Iterator[tuple[str, ...]]:
     own = _text(limit.own)
     if best is None:
         worst = limit.found.next
-        short = view.size(worst.margin) if worst and not worst.problem else "-"
+        short = view.size(worst.margin) if worst and not worst.problem and not worst.elsewhere else "-"
         where = worst.moment if worst else "-"
         yield (what, "none fits", own, short, where, _next(limit, view))
         return
@@ -157,10 +158,14 @@ def _next(limit: Limit, view: View) -> str:
     other = limit.found.next
     if other is None:
         return "-"
-    if other.problem:
-        return f"{_text(other.value)}: {other.problem}"
-    least = "" if other.exact else "at least "
-    return f"{_text(other.value)}: {least}{view.size(-other.margin)} short at {other.moment}"
+    return f"{_text(other.value)}: {_wall(other, view)}"
+
+
+def _wall(trial: Trial, view: View) -> str:
+    """Why a trial does not fit."""
+    if trial.problem or (trial.elsewhere and trial.margin >= 0):
+        return trial.problem or trial.elsewhere
+    return f"{'' if trial.exact else 'at least '}{view.size(-trial.margin)} short at {trial.moment}"
 
 
 def _text(value: int | str) -> str:
@@ -185,8 +190,7 @@ def _frontier(found: Fit, view: View) -> Section:
 
 def _point(point: Point, view: View) -> tuple[str, ...]:
     best, wall = point.found.best, point.found.next
-    least = "" if wall is None or wall.exact else "at least "
-    more = "-" if wall is None else wall.problem or f"{least}{view.size(-wall.margin)} short at {wall.moment}"
+    more = "-" if wall is None else _wall(wall, view)
     if best is None:
         return (f"{point.sequence:,}", "0", "-", "-", more)
     return (f"{point.sequence:,}", _text(best.value), view.size(best.margin), best.moment, more)
