@@ -58,3 +58,10 @@ def test_wrong_input(run: Command, plan: str, arguments: tuple[str, ...], said: 
     code, out, err = run("compare", plan, *arguments)
     assert (code, out) == (2, "")
     assert said in err
+
+
+@pytest.mark.parametrize("name", ["+", "a.yaml+", "+b.json", ""])
+def test_a_plus_joins_two_files(run: Command, name: str) -> None:
+    code, out, err = run("compare", name, SMALL)
+    assert (code, out) == (2, "")
+    assert "a file on each side of a + is needed" in err

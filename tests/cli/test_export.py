@@ -8,6 +8,8 @@ from shlex import split
 
 import pytest
 
+from trainledger.base.problems import InputError
+from trainledger.cli.output import check_outputs
 from trainledger.importers.formats import EMITTERS
 
 WRITTEN = {"run.yaml", "run.sh", "run-model/config.json"}
@@ -119,3 +121,10 @@ def test_a_key_that_moves_memory_and_is_in_no_plan_is_named(run, tmp_path: Path)
 def test_every_format_stands_in_the_help(run) -> None:
     _, out, _ = run("export", "--help")
     assert all(name in out for name in EMITTERS)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_is_not_written_over(tmp_path: Path, force: bool) -> None:
+    (tmp_path / "run.sh").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        check_outputs(str(tmp_path), ["run.sh"], force)

@@ -192,3 +192,14 @@ def test_completion_of_a_verb_s_options() -> None:
         pytest.skip("not there yet")
     done = run(_TRAINLEDGER_COMPLETE="complete_bash", COMP_WORDS="trainledger models --se", COMP_CWORD="2")
     assert done.stdout.split() == ["--search"]
+
+
+def test_a_full_disk_is_no_defect_of_the_program(
+    verb, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(root, "_hush", lambda code: code)
+    verb(raising(OSError(28, "No space left on device")))
+    assert root.main(["schema"]) == ExitCode.DEFECT
+    said = capfd.readouterr().err
+    assert "No space left on device" in said
+    assert "report it" not in said

@@ -109,3 +109,9 @@ def test_another_tools_numbers_of_a_runs_own_files(tmp_path: Path) -> None:
     result = _run(str(path), "--as", "deepspeed-zero2")
     assert result.exit_code == 0
     assert "theirs, not this program's estimate" in result.output
+
+
+def test_files_without_a_tool_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        states(files=[str(tmp_path / "plan.yaml")])
+    assert [one.path for one in caught.value.problems] == ["--as"]

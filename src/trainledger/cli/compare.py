@@ -47,8 +47,11 @@ def compare(
 
 
 def parts(run: str) -> list[str]:
-    """The files of one run: joined by +, unless a file has that name."""
-    return [run] if os.path.exists(run) else run.split(JOIN)
+    """The files of one run: joined by +, unless a file has that name. Raises InputError beside a + without a file."""
+    files = [run] if os.path.exists(run) else run.split(JOIN)
+    if not all(files):
+        raise InputError([Problem("FILE", f"found {run!r}", "a file on each side of a + is needed")])
+    return files
 
 
 def _devices(plans: list[tuple[str, Any]], devices: str) -> Any:

@@ -6,6 +6,7 @@ called or completed, never for the list of verbs, so that `trainledger --help` a
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ VERBS: dict[str, str] = {
     "accuracy": "Estimates against measured run records.",
 }
 DEBUG = "TRAINLEDGER_DEBUG"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # the disk that output is sent to, not the program
 
 
 class Verbs(TyperGroup):
@@ -125,6 +127,9 @@ def _failure(error: Exception) -> int:
     if isinstance(error, TraceError):
         print(f"trace: {error}", file=sys.stderr)
         return ExitCode.DEFECT
+    if isinstance(error, OSError) and error.errno in FULL and not error.filename:
+        print(f"standard output: {error.strerror}; the answer is not whole.", file=sys.stderr)
+        return _hush(ExitCode.DEFECT)
     if os.environ.get(DEBUG):
         from traceback import print_exception
 
@@ -134,10 +139,11 @@ def _failure(error: Exception) -> int:
     return ExitCode.DEFECT
 
 
-def _hush() -> int:
-    """Point standard output at nothing, so that the flush at exit does not complain about a reader that left."""
+def _hush(code: int = ExitCode.BROKEN_PIPE) -> int:
+    """Point standard output at nothing, so that the flush at exit does not complain about a reader that left or a
+    disk that is full."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.BROKEN_PIPE
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

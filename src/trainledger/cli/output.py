@@ -29,10 +29,12 @@ def check_outputs(folder: str, names: Sequence[str], force: bool) -> None:
     if not base.is_dir():
         raise InputError([Problem("-o", f"{folder}: no such folder", "a file in a folder that is there is needed")])
     there = [str(Path(base, name)) for name in names if (Path(base, name)).exists()]
-    wrong = [name for name in there if Path(name).is_dir()] or (there if not force else [])
-    if wrong:
+    folders = [name for name in there if Path(name).is_dir()]
+    if folders:
+        raise InputError([Problem("-o", f"{one} is a folder", "a file is needed") for one in folders])
+    if there and not force:
         raise InputError(
-            [Problem("-o", f"{one} is there already", "it is not written over", "Add --force.") for one in wrong]
+            [Problem("-o", f"{one} is there already", "it is not written over", "Add --force.") for one in there]
         )
 
 

@@ -40,6 +40,7 @@ def states(
     if tool:
         _as_tool(tool, files or [], (params, ranks), (release, largest, per_node), (units, as_json))
         return
+    _no_files(files)
     counts, problems = _counts({"params": params, "ranks": ranks})
     names = tuple(recipe or ())
     problems.extend([*problems_of(counts, names), *_unit_problems(units)])
@@ -57,6 +58,15 @@ def states(
     _print("Checkpoint, metadata left out", *shown.disk_table(answer, units))
     for line in shown.notes(answer):
         print(line)
+
+
+def _no_files(files: list[str] | None) -> None:
+    from trainledger.base.problems import InputError, Problem
+
+    if files:
+        raise InputError(
+            [Problem("--as", "not given beside files", "files are read for --as TOOL; else give --params")]
+        )
 
 
 def _as_tool(
