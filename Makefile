@@ -43,7 +43,7 @@ docs:
 	$(BIN)/python -c 'from trainledger.show.sources import sources_markdown as page; print(page(), end="")' > docs/sources.md.new
 	mv docs/sources.md.new docs/sources.md
 ifneq ($(RECORDS),)
-	$(BIN)/python -m trainledger.cli.main accuracy $(wildcard $(RECORDS)/*.jsonl) --markdown --worst 20 > docs/accuracy.md.new
+	$(BIN)/python -m trainledger accuracy $(wildcard $(RECORDS)/*.jsonl) --markdown --worst 20 > docs/accuracy.md.new
 	mv docs/accuracy.md.new docs/accuracy.md
 endif
 

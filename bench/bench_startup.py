@@ -16,7 +16,7 @@ ESTIMATE_SECONDS = 0.6
 
 def program(*arguments: str) -> None:
     """Run the program once. Raises CalledProcessError when it does not answer."""
-    subprocess.run([sys.executable, "-m", "trainledger.cli.main", *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "trainledger", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tests.plans import LLAMA, plan_of
 from trainledger.answer.quick import OVERHEAD
 from trainledger.answer.states import bytes_per_parameter
-from trainledger.answer.thumb import recipe_of, thumb
+from trainledger.answer.thumb import ALONE, recipe_of, thumb
 from trainledger.base.problems import InputError
 
 
@@ -76,3 +76,8 @@ def test_what_it_has_no_rule_for(sections: dict[str, Any], path: str) -> None:
     with pytest.raises(InputError) as caught:
         thumb(plan_of(**sections))
     assert path in [problem.path for problem in caught.value.problems]
+
+
+def test_other_places_are_named_as_what_it_leaves_out() -> None:
+    assert ALONE in thumb(plan_of(save={"disk": "1GB"})).verdict.reasons
+    assert ALONE not in thumb(plan_of()).verdict.reasons

@@ -15,7 +15,7 @@ from trainledger.base.problems import InputError, Problem
 from trainledger.cli import main as root
 from trainledger.cli.exits import ExitCode
 
-PROGRAM = [sys.executable, "-m", "trainledger.cli.main"]
+PROGRAM = [sys.executable, "-m", "trainledger"]
 HEAVY = {"rich", "pydantic", "numpy", "yaml", "torch", "transformers"}
 
 

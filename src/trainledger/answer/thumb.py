@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from trainledger.answer.budgets import asked
 from trainledger.answer.estimate import device_of
 from trainledger.answer.quick import QuickAnswer, QuickInput, quick
 from trainledger.answer.verdict import Verdict, judge
@@ -29,6 +30,7 @@ SPLIT_OF = {
 COPY_OF = {Kind.FIRST: Copy.FIRST, Kind.SECOND: Copy.SECOND}
 HEADS = ("num_attention_heads", "n_head", "n_heads")
 SCORES = ("eager", "unfused")
+ALONE = "of the device's memory alone: the rule says nothing of the node, the disk or other places"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ def thumb(plan: Plan) -> Thumb:
     answer = quick(given, recipe)
     device = device_of(plan)
     verdict = judge(device.usable_bytes if device else None, answer.low, answer.expected, answer.high)
+    if asked(plan):
+        verdict = replace(verdict, reasons=(*verdict.reasons, ALONE))
     return Thumb(given, recipe, answer, global_batch(plan), verdict)
 
 

@@ -168,7 +168,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run() -> None:
     """The `trainledger` program: run the process's command line and exit with its code."""
     sys.exit(main())
-
-
-if __name__ == "__main__":
-    run()
