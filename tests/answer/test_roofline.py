@@ -13,7 +13,7 @@ from trainledger.answer.search_goal import Goal
 from trainledger.answer.search_recipes import rows_of
 from trainledger.answer.search_shape import shape_of
 from trainledger.answer.search_space import Grid, base_plan, grid_of
-from trainledger.facts.search_recipes import PUBLISHED
+from trainledger.facts.search_recipes import PUBLISHED, Published
 from trainledger.model.build import model_of
 from trainledger.model.counts import active
 
@@ -76,11 +76,9 @@ def test_what_goes_to_the_host_costs_only_what_a_layer_does_not_hide() -> None:
     assert hosts[2].all()
 
 
-@pytest.mark.parametrize("published_run", DENSE, ids=lambda one: f"{one.models[0]} pp {one.degrees.get('pp', 1)}")
-def test_published_speeds_are_near(published_run: object) -> None:
+@pytest.mark.parametrize("run", DENSE, ids=lambda one: f"{one.models[0]} pp {one.degrees.get('pp', 1)}")
+def test_published_speeds_are_near(run: Published) -> None:
     """Dense runs within 35 %: no number of the roofline was chosen for them."""
-    assert published_run in DENSE
-    run = DENSE[DENSE.index(published_run)]  # type: ignore[arg-type]
     goal = published(run)
     grid, times = timed(goal)
     step = min(times.step[row] for row in rows_of(grid, run.degrees))
