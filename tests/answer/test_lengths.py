@@ -17,11 +17,8 @@ BATCH = {"micro_batch": 2, "sequence": 256}
 
 def test_lengths_are_those_given_or_counted() -> None:
     plan = plan_of(lengths=VALUES)
-    assert plan.lengths is not None
-    assert lengths_of(plan.lengths) == {"median": 60, "9 of 10 samples": 100, "longest": 400}
-    own = plan_of(lengths={"longest": 300, "median": 40}).lengths
-    assert own is not None
-    assert lengths_of(own) == {"median": 40, "longest": 300}
+    assert lengths_of(plan) == {"median": 60, "9 of 10 samples": 100, "longest": 400}
+    assert lengths_of(plan_of(lengths={"longest": 300, "median": 40})) == {"median": 40, "longest": 300}
 
 
 @pytest.mark.parametrize(("packing", "shape"), [("none", (2, 90)), ("padding-free", (1, 180)), ("packed", (2, 256))])

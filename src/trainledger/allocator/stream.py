@@ -91,9 +91,69 @@ class Builder:
         self._sizes.append(size)
         self._streams.append(stream)
 
+    def __len__(self) -> int:
+        """Events so far."""
+        return len(self._kinds)
+
     def build(self) -> Stream:
         """The stream of what was collected so far."""
         return Stream(self._kinds[:], self._idents[:], self._sizes[:], self._streams[:])
+
+
+class Writer:
+    """Writes lines' births and deaths as a stream, one run of segments after another. Lines are told by their number,
+    and keep it from one run to the next, where their sizes may be others: a line dies with the bytes it was born with.
+
+    `streams`: the stream of each line; copies of lines that are `queued` die in the order in which they were born.
+    """
+
+    __slots__ = ("_builder", "_live", "_queued", "_streams")
+
+    def __init__(self, streams: Sequence[int], queued: frozenset[int] = frozenset()) -> None:
+        self._builder, self._streams, self._queued = Builder(), streams, queued
+        self._live: list[list[int]] = [[] for _ in streams]
+
+    def write(self, segments: Iterable[Segment], sizes: Sequence[int]) -> None:
+        """Segments of lines of these `sizes` (bytes asked for).
+
+        Of several copies of a line, one born before this turn of the segment dies first, as a layer's input gives way
+        to its output; among those the one born last, since layers are left in backward in the opposite order.
+        Raises StreamError when a line dies more often than it was born.
+        """
+        for _, events, repeat in segments:
+            for _ in range(repeat):
+                self._turn(events, sizes)
+
+    def _turn(self, events: Iterable[int], sizes: Sequence[int]) -> None:
+        live, streams, alloc, free = self._live, self._streams, self._builder.alloc, self._builder.free
+        older: dict[int, int] = {}  # of lines born in this turn: how many copies are older than it
+        for event in events:
+            if event > 0:
+                line = event - 1
+                copies = live[line]
+                if line not in older:
+                    older[line] = len(copies)
+                copies.append(alloc(sizes[line], streams[line]))
+                continue
+            if event == EMPTY:
+                self._builder.empty()
+                continue
+            line = -event - 1
+            copies = live[line]
+            if not copies:
+                raise StreamError(f"line {line} dies and is not live")
+            before = 1 if line in self._queued else older.get(line, 0)  # the first of all, or the last of the older
+            if before:
+                older[line] = before - 1
+            free(copies.pop(before - 1))
+
+    def __len__(self) -> int:
+        """Events so far."""
+        return len(self._builder)
+
+    def build(self) -> Stream:
+        """The stream of what was written so far."""
+        return self._builder.build()
 
 
 def stream_of(
@@ -101,34 +161,8 @@ def stream_of(
 ) -> Stream:
     """The stream of lines' births and deaths: `sizes` (bytes asked for) and `streams` (none: all 0) by line.
 
-    Of several copies of a line, one born before this turn of the segment dies first, as a layer's input gives way to
-    its output; among those the one born last, since layers are left in backward in the opposite order. Copies of lines
-    that are `queued` die in the order in which they were born.
     Raises StreamError when a line dies more often than it was born.
     """
-    builder = Builder()
-    alloc, free, streams = builder.alloc, builder.free, streams or [0] * len(sizes)
-    live: list[list[int]] = [[] for _ in sizes]
-    for _, events, repeat in segments:
-        for _ in range(repeat):
-            older: dict[int, int] = {}  # of lines born in this turn: how many copies are older than it
-            for event in events:
-                if event > 0:
-                    line = event - 1
-                    copies = live[line]
-                    if line not in older:
-                        older[line] = len(copies)
-                    copies.append(alloc(sizes[line], streams[line]))
-                    continue
-                if event == EMPTY:
-                    builder.empty()
-                    continue
-                line = -event - 1
-                copies = live[line]
-                if not copies:
-                    raise StreamError(f"line {line} dies and is not live")
-                before = 1 if line in queued else older.get(line, 0)  # the first of all, or the last of the older ones
-                if before:
-                    older[line] = before - 1
-                free(copies.pop(before - 1))
-    return builder.build()
+    writer = Writer(streams or [0] * len(sizes), queued)
+    writer.write(segments, sizes)
+    return writer.build()

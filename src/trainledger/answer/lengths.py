@@ -30,7 +30,7 @@ def at_lengths(plan: Plan) -> tuple[AtLength, ...]:
     given = plan.lengths
     if given is None or given.packing == "packed":
         return ()
-    return tuple(_at(name, tokens, plan) for name, tokens in lengths_of(given).items())
+    return tuple(_at(name, tokens, plan) for name, tokens in lengths_of(plan).items())
 
 
 def _at(name: str, tokens: int, plan: Plan) -> AtLength:

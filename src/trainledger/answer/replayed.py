@@ -47,7 +47,7 @@ class Replayed:
 def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     """Replay a ledger without a bound on the device; None where the settings or the number of events forbid it."""
     sizes = [payload(line) for line in ledger.lines]
-    own = _sized(ledger.segments, sizes)
+    own = sized(ledger.segments, sizes)
     segments = _longer(own)
     events = sum(len(segment.events) * segment.repeat for segment in segments)
     if not conf.exact or events > REPLAY.events:
@@ -64,7 +64,7 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     return Replayed(again, built, reserved, stream, beyond)
 
 
-def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, ...]:
+def sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, ...]:
     """The segments without tensors that have no element: requests of 0 bytes never reach the allocator."""
     if all(sizes):
         return tuple(segments)
@@ -77,15 +77,22 @@ def _sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, 
 def _longer(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """The segments with the last step once more: what it left cached may not fit its own requests as they come. A step
     that does something once (DDP makes its buckets anew) is not repeated."""
-    last = _last(segments)
+    last, at = last_step(segments), _beyond(segments)
+    return (*segments[:at], *last, *segments[at:]) if repeats(last) else segments
+
+
+def repeats(step: Sequence[Segment]) -> bool:
+    """Whether a step leaves what it found, so that it may run again."""
     left: Counter[int] = Counter()
-    for _, events, repeat in last:
+    for _, events, repeat in step:
         for event in events:
             left[abs(event)] += repeat if event > 0 else -repeat
-    if any(count for line, count in left.items() if line):
-        return segments
-    at = _beyond(segments)
-    return (*segments[:at], *last, *segments[at:])
+    return not any(count for line, count in left.items() if line)
+
+
+def whole_steps(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Building and the steps, without what follows them."""
+    return segments[: _beyond(segments)]
 
 
 def _beyond(segments: Sequence[Segment]) -> int:
@@ -95,7 +102,7 @@ def _beyond(segments: Sequence[Segment]) -> int:
     )
 
 
-def _last(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+def last_step(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """The segments of the last step, of several that have the same name: it begins where the one before has ended."""
     own = tuple(one for one in segments if one.moment.startswith(f"{STEPS[-1]}:"))
     starts = _begun(own)

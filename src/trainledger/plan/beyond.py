@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from trainledger.plan.names import CheckpointFormat, Packing, Reduced
+from trainledger.plan.names import CheckpointFormat, Longer, Packing, Reduced
 from trainledger.plan.text import shown
 from trainledger.plan.types import (
     Accumulation,
@@ -94,6 +94,9 @@ class Lengths(Section):
     file: Text | None = Field(None, description="A file of lengths: one a line, or a JSON list.")
     packing: Packing = Field(
         "none", description="none: padded to the batch's longest; packed: rows are full; padding-free: end to end."
+    )
+    longer: Longer = Field(
+        "cut", description="What becomes of samples longer than batch.sequence: cut, or drop (ms-swift's default)."
     )
 
     @model_validator(mode="before")

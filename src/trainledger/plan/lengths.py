@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median_low, quantiles
 
-from trainledger.plan.beyond import Lengths
+from trainledger.base.problems import InputError, Problem
 from trainledger.plan.schema import Plan
 
 MEDIAN, NINETY, LONGEST = "median", "9 of 10 samples", "longest"
@@ -12,10 +12,26 @@ HALVES = ("front", "back")  # of a context-parallel rank's part
 TENTHS = len("0123456789")
 
 
-def lengths_of(given: Lengths) -> dict[str, int]:
+def kept(plan: Plan) -> tuple[int, ...]:
+    """The lengths that the plan lists, without those that are dropped because they are longer than its sequence. Raises
+    InputError where that leaves none."""
+    given, sequence = plan.lengths, plan.batch.sequence
+    if given is None or given.longer == "cut" or not given.values:
+        return given.values if given else ()
+    found = tuple(tokens for tokens in given.values if tokens <= sequence)
+    if not found:
+        said = f"no sample is left: the shortest has {min(given.values):,} tokens, batch.sequence is {sequence:,}"
+        raise InputError((Problem("lengths", said, "a longer batch.sequence, or longer: cut"),))
+    return found
+
+
+def lengths_of(plan: Plan) -> dict[str, int]:
     """Tokens of the sample in the middle, of that which nine of ten do not exceed, and of the longest, as far as they
-    are known."""
-    values = sorted(given.values)
+    are known. Raises InputError as `kept` does."""
+    given = plan.lengths
+    if given is None:
+        return {}
+    values = sorted(kept(plan))
     found: dict[str, int] = {}
     middle = given.median or (median_low(values) if values else None)
     longest = given.longest or (values[-1] if values else None)
@@ -41,8 +57,12 @@ def at_length(plan: Plan, tokens: int) -> Plan:
     if evaluation is not None:
         rows, longest = evaluation.micro_batch or batch.micro_batch, min(tokens, evaluation.sequence or batch.sequence)
         evaluation = evaluation.model_copy(update={"micro_batch": 1, "sequence": rows * longest})
-    joined = batch.model_copy(update={"micro_batch": 1, "sequence": each * batch.micro_batch})
-    return plan.model_copy(update={"batch": joined, "evaluation": evaluation})
+    return end_to_end(plan, each * batch.micro_batch).model_copy(update={"evaluation": evaluation})
+
+
+def end_to_end(plan: Plan, tokens: int) -> Plan:
+    """The plan with one row of so many tokens: a micro-batch's samples end to end."""
+    return plan.model_copy(update={"batch": plan.batch.model_copy(update={"micro_batch": 1, "sequence": tokens})})
 
 
 def _pieces(plan: Plan) -> int:
@@ -55,5 +75,5 @@ def _pieces(plan: Plan) -> int:
 
 def at_longest(plan: Plan) -> Plan:
     """The plan at its longest sample, where it says how long samples are."""
-    found = lengths_of(plan.lengths) if plan.lengths else {}
+    found = lengths_of(plan)
     return at_length(plan, found[LONGEST]) if LONGEST in found else plan

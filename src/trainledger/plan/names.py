@@ -29,6 +29,7 @@ CheckpointFormat = Literal[
     "megatron-dist",
 ]  # fmt: skip
 Packing = Literal["none", "packed", "padding-free"]
+Longer = Literal["cut", "drop"]
 Attention = Literal["flash", "sdpa", "mem-efficient", "flex", "eager", "unfused", "fused"]
 RecomputeKind = Literal["none", "full", "selective"]
 RecomputeMethod = Literal["uniform", "block"]

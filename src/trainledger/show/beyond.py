@@ -8,6 +8,7 @@ from typing import Any
 from trainledger.answer.estimate import Estimate
 from trainledger.answer.lengths import AtLength, at_lengths
 from trainledger.answer.tables import by_part
+from trainledger.answer.varied import OverRun, over_run
 from trainledger.show.budgets import band
 from trainledger.show.table import Section
 
@@ -31,6 +32,30 @@ def lengths_sections(answer: Estimate, size: Size) -> Iterator[Section]:
     )  # fmt: skip
     header = ("samples", "tokens", "micro-batch", "allocated", "device at most", "at", "")
     yield Section("Lengths of samples", (), header, rows, (1, 2, 3, 4))
+    whole = over_run(answer) if rows else None
+    if whole is not None:
+        yield Section("Over a run of samples in random order", tuple(_over_run(whole, size)))
+
+
+def _over_run(whole: OverRun, size: Size) -> Iterator[str]:
+    """The allocator over a whole run, in words."""
+    reserved, shown = whole.reserved, whole.device
+    yield (
+        f"reserved {size(reserved.expected)} (between {size(reserved.low)} and {size(reserved.high)}), the device "
+        f"shows {size(shown.expected)} (between {size(shown.low)} and {size(shown.high)})"
+    )
+    yield (
+        f"{whole.takes} of {whole.micro_batches:,} micro-batches take memory from the device: each is longer than all "
+        "before it, and blocks cached for shorter ones are too small for it"
+    )
+    if whole.full:
+        failed = f"; in {whole.fails} of them that is not enough" if whole.fails else ""
+        yield f"the device is full in {whole.full} of {whole.orders} orders: what is cached is given back{failed}"
+    if whole.expandable is not None and whole.expandable < reserved.expected:
+        yield (
+            f"with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {size(whole.expandable)}; with the longest sample "
+            f"first: about {size(reserved.low)}"
+        )
 
 
 def parts_data(answer: Estimate) -> list[dict[str, Any]]:
@@ -49,6 +74,18 @@ def lengths_data(answer: Estimate) -> list[dict[str, Any]]:
         }
         for one in _found(answer)
     ]  # fmt: skip
+
+
+def over_run_data(answer: Estimate) -> dict[str, Any] | None:
+    """The allocator over a run of samples in random order; None where the plan does not say how lengths differ."""
+    whole = over_run(answer)
+    if whole is None:
+        return None
+    return {
+        "micro_batches": whole.micro_batches, "orders": whole.orders, "reserved": band(whole.reserved),
+        "device": band(whole.device), "takes": whole.takes, "full": whole.full, "fails": whole.fails,
+        "expandable_segments": whole.expandable,
+    }  # fmt: skip
 
 
 def _found(answer: Estimate) -> Sequence[AtLength]:

@@ -12,7 +12,7 @@ from trainledger.answer.estimate import Estimate, device_of, states_of
 from trainledger.answer.tables import Entry, Role, entries, moment_of, rank_of, roles_of
 from trainledger.base.sources import Source
 from trainledger.facts.device_rows import Device
-from trainledger.show.beyond import lengths_data, parts_data
+from trainledger.show.beyond import lengths_data, over_run_data, parts_data
 from trainledger.show.budgets import band, host_data, places_data, update_data
 
 
@@ -152,6 +152,7 @@ def document(answer: Estimate, origin: Origin, moment: str = "", rank: str = "")
         "moments": [{"name": one.name, "allocated": one.allocated} for one in answer.ledger.moments],
         "parts": parts_data(answer),
         "lengths": lengths_data(answer),
+        "over_run": over_run_data(answer),
         "moment": shown.name,
         "entries": [entry_data(entry) for entry in entries(answer.ledger, shown, every)],
         "ranks": [_role(role) for role in found],
