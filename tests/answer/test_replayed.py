@@ -8,14 +8,14 @@ import pytest
 
 from tests.plans import LLAMA, plan_of
 from trainledger.allocator.conf import DEFAULT, read_conf
+from trainledger.allocator.lined import Lined
 from trainledger.allocator.simulator import Simulator
-from trainledger.allocator.stream import Stream
 from trainledger.answer.estimate import estimate
 from trainledger.answer.replayed import replayed
 from trainledger.facts.allocator import CUDA
 from trainledger.ledger.rank import payload, rank_ledger
 from trainledger.lines.line import Account
-from trainledger.lines.stream import total
+from trainledger.lines.stream import Events, total
 from trainledger.model.build import build
 
 WIDE = {**LLAMA, "hidden_size": 1152, "intermediate_size": 6912}
@@ -50,22 +50,35 @@ def test_repeats_of_the_last_step_end_once_one_takes_nothing_more(monkeypatch: p
     plan = plan_of()
     ledger = rank_ledger(plan, build(plan.keys()), "sm80")
     last = tuple(one for one in ledger.segments if one.moment.startswith("step 2:"))
-    run_to: list[int] = []
-    original = Simulator.run
+    seen: list[int] = []
+    original = Lined.run
 
-    def noted(self: Simulator, stream: Stream, start: int, stop: int) -> bool:
-        run_to.append(stop)
-        return original(self, stream, start, stop)
+    def noted(self: Lined, events: Events) -> None:
+        original(self, events)
+        seen.append(self.at)
 
-    monkeypatch.setattr(Simulator, "run", noted)
+    monkeypatch.setattr(Lined, "run", noted)
     run = replayed(replace(ledger, segments=(*ledger.segments, *last * 4)), DEFAULT)
     assert run is not None
-    assert run.stream is not None
     one_step = sum(len(one.events) * one.repeat for one in last)
-    assert max(run_to) <= len(run.stream) - 3 * one_step
+    assert max(seen) <= len(run.stream) - 3 * one_step
     whole = Simulator(DEFAULT)
-    original(whole, run.stream)
+    whole.run(run.stream)
     assert whole.peak_reserved == run.reserved
+
+
+def test_a_step_that_begins_as_the_one_before_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is that of a replay which runs every step."""
+    plan = plan_of(batch={"micro_batch": 1, "sequence": 64, "accumulation": 3})
+    ledger = rank_ledger(plan, build(plan.keys()), "sm80")
+    last = tuple(one for one in ledger.segments if one.moment.startswith("step 2:"))
+    more = replace(ledger, segments=(*ledger.segments, *last * 2))
+    short = replayed(more, DEFAULT)
+    monkeypatch.setattr(Lined, "state", lambda self: None)
+    full = replayed(more, DEFAULT)
+    assert short is not None
+    assert full is not None
+    assert (short.ledger.moments, short.most, short.reserved) == (full.ledger.moments, full.most, full.reserved)
 
 
 def test_steps_begin_with_what_building_left_and_not_with_its_peak() -> None:

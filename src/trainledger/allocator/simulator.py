@@ -6,7 +6,7 @@ splitting, merging, record_stream, release and retry, garbage collection, oversi
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 
 from trainledger.allocator.blocks import BITS, Block, Pool, SizePlan
 from trainledger.allocator.conf import DEFAULT, Conf
@@ -97,7 +97,7 @@ class Simulator:
 
     def alloc(self, ident: int, size: int, stream: int = 0) -> bool:
         """A request of `size` > 0 bytes on a stream; False when the device is full. Raises StreamError."""
-        plan = self.plans.get(size) or self._plan(size)
+        plan = self.plans.get(size) or self.plan(size)
         pool = (self.small if plan.small else self.large).get(stream) or self.pool(stream, plan.small)
         if self.ready:
             self._settle()
@@ -107,11 +107,11 @@ class Simulator:
             block = pool.by_key.pop(pool.keys.pop(at))
             block.free = False
         else:
-            block = (None if self.plain else self._search(plan, pool)) or self._new(plan, pool)
+            block = self.opened(plan, pool)
         if block is None:
             return False
         if block.size - plan.block > plan.keep:
-            self._split(block, plan.block)
+            self.split(block, plan.block)
         if self.blocks.setdefault(ident, block) is not block:
             raise StreamError(f"event {self.at}: tensor {ident} is live already")
         self.active += block.size
@@ -139,24 +139,29 @@ class Simulator:
 
     def give_back(self, block: Block) -> None:
         """A block goes back into its pool, merged with free neighbours."""
-        self.active -= block.size
-        pool = block.pool
+        size, pool = block.size, block.pool
+        keys, by_key = pool.keys, pool.by_key
+        self.active -= size
         before, after = block.prev, block.next
         if before is not None and before.free:
-            pool.take(before)
+            key = before.size << BITS | before.address
+            del keys[bisect_left(keys, key)], by_key[key]
             block.address = before.address
-            block.size += before.size
+            size += before.size
             block.prev = before.prev
             if before.prev is not None:
                 before.prev.next = block
         if after is not None and after.free:
-            pool.take(after)
-            block.size += after.size
+            key = after.size << BITS | after.address
+            del keys[bisect_left(keys, key)], by_key[key]
+            size += after.size
             block.next = after.next
             if after.next is not None:
                 after.next.prev = block
-        block.base = self.ticks
-        pool.put(block)
+        block.size, block.base, block.free = size, self.ticks, True
+        key = size << BITS | block.address
+        insort(keys, key)
+        by_key[key] = block
 
     def record(self, ident: int, stream: int) -> None:
         """record_stream. Raises KeyError."""
@@ -196,7 +201,8 @@ class Simulator:
             self.give_back(block)
         self.ready.clear()
 
-    def _plan(self, size: int) -> SizePlan:
+    def plan(self, size: int) -> SizePlan:
+        """What a request of `size` > 0 bytes leads to. Raises StreamError."""
         if size <= 0:
             raise StreamError(f"event {self.at}: a request of {size} bytes")
         rules, conf = self.rules, self.conf
@@ -211,6 +217,11 @@ class Simulator:
             keep = block + opened + conf.rounding if whole and not (small or conf.expandable) else keep
         plan = self.plans[size] = SizePlan(block, block << BITS, keep, opened, small, limit)
         return plan
+
+    def opened(self, plan: SizePlan, pool: Pool) -> Block | None:
+        """A free block that is found by more than its size, else one of memory that is new from the device; None: full.
+        Where size alone decides (`plain`), none of the pool's is large enough."""
+        return (None if self.plain else self._search(plan, pool)) or self._new(plan, pool)
 
     def _search(self, plan: SizePlan, pool: Pool) -> Block | None:
         """A free block, by the rules for oversize blocks and expandable segments."""
@@ -245,14 +256,16 @@ class Simulator:
         self.device.segments += 1
         return Block(self.device.place(plan.opened), plan.opened, pool)
 
-    def _split(self, block: Block, size: int) -> None:
+    def split(self, block: Block, size: int) -> None:
         """The front of a block is used, the rest stays free."""
-        rest = Block(block.address + size, block.size - size, block.pool)
+        address, left, pool = block.address + size, block.size - size, block.pool
+        rest = Block(address, left, pool)
         after = block.next
         rest.prev, rest.next = block, after
         if after is not None:
             after.prev = rest
-        block.next = rest
-        block.size = size
-        rest.base = self.ticks
-        block.pool.put(rest)
+        block.next, block.size = rest, size
+        rest.base, rest.free = self.ticks, True
+        key = left << BITS | address
+        insort(pool.keys, key)
+        pool.by_key[key] = rest

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from trainledger.allocator.conf import Conf, conf_of
 from trainledger.allocator.replay import smallest_capacity
 from trainledger.answer.acting import Group, groups_of
-from trainledger.answer.bands import Band, Outside, Peak, peaks_of, replayed_over, scaled
+from trainledger.answer.bands import Band, Outside, Peak, largest, peaks_of, replayed_over, scaled
 from trainledger.answer.budgets import asked, budgets_of, folded
 from trainledger.answer.check import check, check_model
 from trainledger.answer.check_acting import acts
@@ -68,11 +68,34 @@ class Estimate:
         return architecture_of(device_of(self.plan))
 
 
-def estimate(plan: Plan, rank: int | None = None) -> Estimate:
-    """The estimate of a resolved plan: of the fullest rank, or of the one asked for where ranks differ.
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A plan before any replay: as it was given, and at the longest of its samples, with its model, its device, the
+    architecture whose kernels are counted, and the ledger of one rank."""
 
-    Where the plan says how long samples are, it is that of the longest. Raises InputError naming every key that this
-    version cannot estimate, or that the model cannot have.
+    given: Plan
+    plan: Plan
+    model: Model
+    device: Device | None
+    architecture: str
+    ledger: Ledger
+
+    @property
+    def trained(self) -> int:
+        """How many weights of the whole model are trained."""
+        return tuned(self.model) if self.plan.adapter else trainable(self.model, self.plan.trainable)
+
+    @property
+    def least(self) -> Band:
+        """The least that the device needs: the largest moment's live tensors, with nothing lost between them."""
+        plan, most = self.plan, largest(self.ledger.moments).allocated
+        return Outside.of(self.architecture, plan, self.ledger).above(scaled(most, replayed_over(plan).reserved))
+
+
+def drawn(plan: Plan, rank: int | None = None) -> Drawn:
+    """A resolved plan's ledger: of the fullest rank, or of the one asked for where ranks differ.
+
+    Raises InputError naming every key that this version cannot estimate, or that the model cannot have.
     """
     given, plan = plan, at_longest(plan)
     check(plan)
@@ -80,18 +103,28 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
     check_model(plan, model)
     device = device_of(plan)
     architecture = architecture_of(device)
-    environment = {name: str(value) for name, value in plan.stack.env.items()}
-    conf = conf_of(plan.stack.allocator, environment, architecture)
-    ledger = rank_ledger(plan, model, architecture, rank)
-    groups = groups_of(plan, ledger, architecture, device) if acts(plan) else ()
-    ledger = groups[0].ledger if groups else ledger
-    run = replayed(ledger, conf)
-    outside = Outside.of(architecture, plan, ledger)
+    return Drawn(given, plan, model, device, architecture, rank_ledger(plan, model, architecture, rank))
+
+
+def estimate(plan: Plan, rank: int | None = None) -> Estimate:
+    """The estimate of a resolved plan: of the fullest rank, or of the one asked for where ranks differ.
+
+    Where the plan says how long samples are, it is that of the longest. Raises InputError naming every key that this
+    version cannot estimate, or that the model cannot have.
+    """
+    return estimated(drawn(plan, rank))
+
+
+def estimated(of: Drawn) -> Estimate:
+    """The estimate of a plan whose ledger is there already."""
+    plan, model, device = of.plan, of.model, of.device
+    groups, ledger, run, conf = _replay(of)
+    outside = Outside.of(of.architecture, plan, ledger)
     peaks = peaks_of(plan, run.ledger if run else ledger, run)
-    trained = tuned(model) if plan.adapter else trainable(model, plan.trainable)
+    trained = of.trained
     verdict = worst((_verdict(plan, peaks[0], outside, (run, conf)), *_apart(plan, groups[1:])))
     return Estimate(
-        plan=given,
+        plan=of.given,
         model=model,
         parameters=Parameters(total(model), trained, active(model)),
         ledger=run.ledger if run else ledger,
@@ -104,6 +137,23 @@ def estimate(plan: Plan, rank: int | None = None) -> Estimate:
         notes=_notes(plan, model, device, (*stage_note(plan, ledger), *_states_note(plan, ledger, peaks[0]))),
         groups=groups,
     )
+
+
+def peak_of(plan: Plan, rank: int) -> Peak:
+    """The peak of one rank over the whole run, as `estimate` has it. Raises InputError as it does."""
+    of = drawn(plan, rank)
+    _, ledger, run, _ = _replay(of)
+    return peaks_of(of.plan, run.ledger if run else ledger, run)[0]
+
+
+def _replay(of: Drawn) -> tuple[tuple[Group, ...], Ledger, Replayed | None, Conf]:
+    """Of a plan with roles, the devices that they lie on; the policy's ledger, replayed with the plan's settings."""
+    plan = of.plan
+    environment = {name: str(value) for name, value in plan.stack.env.items()}
+    conf = conf_of(plan.stack.allocator, environment, of.architecture)
+    groups = groups_of(plan, of.ledger, of.architecture, of.device) if acts(plan) else ()
+    ledger = groups[0].ledger if groups else of.ledger
+    return groups, ledger, replayed(ledger, conf), conf
 
 
 def _states_note(plan: Plan, ledger: Ledger, peak: Peak) -> Iterable[str]:

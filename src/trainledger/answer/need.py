@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trainledger.answer.anchor import Unexplained
-from trainledger.answer.bands import Band, Outside, largest, replayed_over, scaled
+from trainledger.answer.bands import Band, largest
 from trainledger.answer.budgets import asked as budgeted
 from trainledger.answer.changed import Change, Data, planned
-from trainledger.answer.check import check, check_model
 from trainledger.answer.disk import beside
-from trainledger.answer.estimate import Estimate, architecture_of, device_of, estimate
+from trainledger.answer.estimate import Drawn, Estimate, device_of, drawn, estimated
 from trainledger.answer.verdict import Outcome
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.fit_knobs import CONFIDENCE
-from trainledger.ledger.rank import rank_ledger
-from trainledger.model.build import model_of
-from trainledger.plan.lengths import at_longest
 from trainledger.plan.schema import Plan
 
 
@@ -76,10 +72,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The plan's keys as given, and when a change of them fits."""
+    """The plan's keys as given, and when a change of them fits. `last`: the changed plan that was bounded last, whose
+    ledger its estimate needs again."""
 
     data: Data
     terms: Terms
+    last: list[tuple[tuple[Change, ...], Drawn]] = field(default_factory=list, compare=False)
 
     def bound(self, value: int | str, changes: Sequence[Change]) -> Trial:
         """The least that a changed plan can need: its live tensors, with nothing lost between them.
@@ -87,24 +85,19 @@ class Question:
         The replay's reserved bytes are never less, so what does not fit here does not fit; costs milliseconds.
         """
         try:
-            plan = at_longest(planned(self.data, changes))
-            check(plan)
-            model = model_of(plan)
-            check_model(plan, model)
-            device = device_of(plan)
-            architecture = architecture_of(device)
-            ledger = rank_ledger(plan, model, architecture)
-            moment = largest(ledger.moments)
+            of = drawn(planned(self.data, changes))
         except InputError as error:
             return _refused(value, changes, error)
-        need = Outside.of(architecture, plan, ledger).above(scaled(moment.allocated, replayed_over(plan).reserved))
-        found = Trial(value, tuple(changes), need, 0, 0, _usable(plan), moment.name, None, False)
-        return self._at(found, plan)
+        self.last[:] = [(tuple(changes), of)]
+        moment = largest(of.ledger.moments).name
+        found = Trial(value, tuple(changes), of.least, 0, 0, _usable(of.plan), moment, None, False)
+        return self._at(found, of.plan)
 
     def exact(self, value: int | str, changes: Sequence[Change]) -> Trial:
         """The whole estimate of a changed plan."""
         try:
-            answer = estimate(planned(self.data, changes))
+            of = next((one for made, one in self.last if made == tuple(changes)), None)
+            answer = estimated(of or drawn(planned(self.data, changes)))
         except InputError as error:
             return _refused(value, changes, error)
         need = answer.verdict.need or (answer.device.low, answer.device.expected, answer.device.high)

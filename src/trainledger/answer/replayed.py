@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from trainledger.allocator.conf import Conf
+from trainledger.allocator.lined import Lined
 from trainledger.allocator.simulator import Simulator
 from trainledger.allocator.stream import Stream, stream_of
 from trainledger.base.dims import Axis, Dim
@@ -27,16 +29,30 @@ from trainledger.lines.stream import EMPTY, Moment, Segment, Spot, lives
 ENDS_WHY = "what blocks hold beyond the tensors in them: ends that the allocator does not split off, counted by replay"
 
 
+class Asked(NamedTuple):
+    """What a replay is of: segments; bytes and streams by line, and the lines that are queued."""
+
+    segments: tuple[Segment, ...]
+    sizes: list[int]
+    streams: list[int]
+    queued: frozenset[int]
+
+
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """A ledger with its moments as the allocator has them; bytes reserved at most while building, in the steps, which
-    begin with what building left, and after them (evaluation, a save); the stream, for further replays."""
+    begin with what building left, and after them (evaluation, a save); what was replayed, for further replays."""
 
     ledger: Ledger
     built: int
     reserved: int
-    stream: Stream
+    asked: Asked
     beyond: int = 0
+
+    @property
+    def stream(self) -> Stream:
+        """The stream of what was replayed, made anew."""
+        return stream_of(*self.asked)
 
     @property
     def most(self) -> int:
@@ -53,15 +69,14 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     if not conf.exact or events > REPLAY.events:
         return None
     queued = frozenset(number for number, line in enumerate(ledger.lines) if line.queued)
-    stream = stream_of(segments, sizes, [line.stream for line in ledger.lines], queued)
-    simulator = Simulator(conf)
-    spots, (built, reserved, beyond) = _run(simulator, stream, segments)
+    asked = Asked(segments, sizes, [line.stream for line in ledger.lines], queued)
+    spots, (built, reserved, beyond) = _run(Lined(Simulator(conf), *asked[1:]), segments)
     moments = lives(segments, spots)
     ends = len(ledger.lines)
     lines = (*ledger.lines, _ends_line())
     made = tuple(_with_ends(moment, lines, ends) for moment in moments)
     again = replace(ledger, lines=lines, moments=made, segments=own)
-    return Replayed(again, built, reserved, stream, beyond)
+    return Replayed(again, built, reserved, asked, beyond)
 
 
 def sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, ...]:
@@ -115,34 +130,47 @@ def _begun(segments: Sequence[Segment]) -> list[int]:
     return [at for at in range(1, len(segments)) if segments[at - 1].moment == ended != segments[at].moment]
 
 
-def _run(
-    simulator: Simulator, stream: Stream, segments: Sequence[Segment]
-) -> tuple[dict[str, Spot], tuple[int, int, int]]:
+def _run(lined: Lined, segments: Sequence[Segment]) -> tuple[dict[str, Spot], tuple[int, int, int]]:
     """Every moment's largest instant by allocated blocks, and what was reserved at most before the first step, in the
-    steps, and after them. Once a repeat of the last step takes nothing more from the device, the others are not run."""
+    steps, and after them. Once a repeat of the last step takes nothing more from the device, the others are not run;
+    one that begins with every block where the equal step before began is not either."""
     spots: dict[str, Spot] = {}
-    built, start, taken = 0, 0, None
+    built, stepped, taken = 0, 0, None
     begun, end = _begun(segments), _beyond(segments)
-    stepped = 0
-    for index, (moment, events, repeat) in enumerate(segments):
+    pairs, states = _repeats(segments, begun), dict[int, object]()
+    index = 0
+    while index < len(segments):
+        moment, events, repeat = segments[index]
         if index == end:
-            stepped, simulator.peak_reserved = simulator.peak_reserved, simulator.reserved
+            stepped, lined.most = lined.most, lined.simulator.reserved
         elif index in begun and end == len(segments):
-            if taken == simulator.reserved:
+            if taken == lined.simulator.reserved:
                 break
-            taken = simulator.reserved
-        stop = start + len(events) * repeat
-        simulator.peak_allocated, simulator.peak_allocated_at = simulator.allocated, start - 1
+            taken = lined.simulator.reserved
+        if index in pairs or index in pairs.values():
+            states[index] = lined.state()
+            before = pairs.get(index, index)
+            if before < index and states[index] is not None and states[index] == states[before]:
+                index += index - before
+                continue
+        lined.peak, lined.peak_at, start = lined.allocated, lined.at - 1, lined.at
         if moment != INIT and not spots.keys() - {INIT}:
-            built, simulator.peak_reserved = simulator.peak_reserved, simulator.reserved
-        simulator.run(stream, start, stop)
-        high = simulator.peak_allocated
-        if moment not in spots or high > spots[moment].total:
-            turn, at = divmod(simulator.peak_allocated_at - start + 1, len(events)) if events else (0, 0)
-            spots[moment] = Spot(high, index, turn, at)
-        start = stop
-    most = simulator.peak_reserved
+            built, lined.most = lined.most, lined.simulator.reserved
+        for _ in range(repeat):
+            lined.run(events)
+        if moment not in spots or lined.peak > spots[moment].total:
+            turn, at = divmod(lined.peak_at - start + 1, len(events)) if events else (0, 0)
+            spots[moment] = Spot(lined.peak, index, turn, at)
+        index += 1
+    most = lined.most
     return spots, (built, stepped, most) if end < len(segments) else (built, most, 0)
+
+
+def _repeats(segments: Sequence[Segment], begun: Sequence[int]) -> dict[int, int]:
+    """Where a repeat of the last step begins that does what the one before does, and where that one begins."""
+    first = next((at for at, one in enumerate(segments) if one.moment.startswith(f"{STEPS[-1]}:")), 0)
+    pairs = zip((first, *begun), begun, strict=False)
+    return {at: before for before, at in pairs if segments[before:at] == segments[at : at + at - before]}
 
 
 def _ends_line() -> Line:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainledger.answer.bands import Band, Peak, ratio_of, replayed_over
-from trainledger.answer.estimate import Estimate, estimate
+from trainledger.answer.estimate import Estimate, peak_of
 from trainledger.answer.expert_buffers import expert_buffers
 from trainledger.answer.graph_pools import graph_pools
 from trainledger.base.problems import InputError, Problem, nearest
@@ -211,10 +211,10 @@ def roles(answer: Estimate) -> tuple[Role, ...]:
 
 
 def _role(answer: Estimate, ranks: Ranks) -> Role:
-    """The role of ranks that hold the same; estimated once more where another rank was asked for."""
+    """The role of ranks that hold the same; replayed by itself where the answer is of other ranks."""
     own = answer.ledger.rank
     here = own is not None and any(own in run for run in ranks)
-    peak = answer.peak if here else estimate(answer.plan, ranks[0].first).peak
+    peak = answer.peak if here else peak_of(answer.plan, ranks[0].first)
     return Role(ranks, peak.allocated.expected, peak.moment)
 
 

@@ -1,0 +1,100 @@
+"""Lines run straight on the allocator: as the stream of them would, at every turn, and when two states are one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.allocator.streams import CONFS, SIZES
+from trainledger.allocator.conf import DEFAULT, parse_conf
+from trainledger.allocator.lined import Lined
+from trainledger.allocator.simulator import Simulator
+from trainledger.allocator.stream import StreamError, stream_of
+from trainledger.base.units import MIB
+from trainledger.lines.stream import EMPTY, Segment
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> tuple[Segment, ...]:
+    """Turns of lines that are born and die, each death after a birth; some give back what is cached."""
+    live = [0] * len(SIZES)
+    made = []
+    for _ in range(draw(st.integers(1, 5))):
+        repeat = draw(st.integers(1, 3))
+        events: list[int] = []
+        here = [0] * len(SIZES)
+        for line, action in draw(st.lists(st.tuples(st.integers(0, len(SIZES) - 1), st.integers(0, 9)), max_size=30)):
+            if action == 9:
+                events.append(EMPTY)
+            elif action < 5 or live[line] + here[line] * repeat < 1 or here[line] < 0:
+                events.append(line + 1)
+                here[line] += 1
+            elif here[line] > 0 or live[line] >= repeat:
+                events.append(-line - 1)
+                here[line] -= 1
+        live = [before + more * repeat for before, more in zip(live, here, strict=True)]
+        if min(live) >= 0:
+            made.append(Segment("step", tuple(events), repeat))
+        else:
+            live = [before - more * repeat for before, more in zip(live, here, strict=True)]
+    return tuple(made)
+
+
+@settings(max_examples=150, deadline=None)
+@given(some=segments(), text=st.sampled_from(CONFS), queued=st.frozensets(st.integers(0, len(SIZES) - 1), max_size=3))
+def test_lines_run_as_their_stream(some: tuple[Segment, ...], text: str, queued: frozenset[int]) -> None:
+    conf, streams = parse_conf(text), [number % 2 for number in range(len(SIZES))]
+    try:
+        stream = stream_of(some, SIZES, streams, queued)
+    except StreamError:
+        return
+    whole = Simulator(conf)
+    whole.run(stream)
+    lined = Lined(Simulator(conf), SIZES, streams, queued)
+    for _, events, repeat in some:
+        for _ in range(repeat):
+            lined.run(events)
+    assert (lined.at, lined.allocated, lined.peak) == (len(stream), whole.allocated, whole.peak_allocated)
+    assert (lined.most, lined.simulator.reserved) == (whole.peak_reserved, whole.reserved)
+    assert lined.peak_at == whole.peak_allocated_at
+
+
+@settings(max_examples=100, deadline=None)
+@given(some=segments(), more=segments(), text=st.sampled_from(CONFS))
+def test_what_follows_an_equal_state_is_equal(some: tuple[Segment, ...], more: tuple[Segment, ...], text: str) -> None:
+    """Turns from two equal states reach the same peaks and leave equal states."""
+    lined = Lined(Simulator(parse_conf(text)), SIZES, [0] * len(SIZES), frozenset())
+    states, seen = [], []
+    for _ in range(4):
+        states.append(lined.state())
+        lined.peak = 0
+        try:
+            for _, events, repeat in (*some, *more):
+                for _ in range(repeat):
+                    lined.run(events)
+        except StreamError:
+            return
+        seen.append((lined.peak, lined.simulator.reserved, lined.state()))
+    for first, second, one, other in zip(states, states[1:], seen, seen[1:], strict=False):
+        if first is not None and first == second:
+            assert one == other
+
+
+def test_states_differ_by_what_lies_where_and_by_what_was_taken() -> None:
+    lined = Lined(Simulator(DEFAULT), [30 * MIB, 5 * MIB], [0, 0], frozenset())
+    empty = lined.state()
+    lined.run((1, 2))
+    held = lined.state()
+    lined.run((-1, -2))
+    assert empty != held
+    assert lined.state() != empty  # the device has given what is free now
+    lined.run((1, 2))
+    assert lined.state() == held
+    assert Lined(Simulator(parse_conf("garbage_collection_threshold:0.6")), [1], [0], frozenset()).state() is None
+
+
+def test_a_line_that_dies_too_often_is_refused() -> None:
+    lined = Lined(Simulator(DEFAULT), [512], [0], frozenset())
+    with pytest.raises(StreamError, match="line 0 dies and is not live"):
+        lined.run((1, -1, -1))
