@@ -9,9 +9,10 @@ import pytest
 
 from tests.house.rules import ROOT
 from tests.plans import LLAMA
-from trainledger.answer.advise import Advice, advise, need_of
+from trainledger.answer.advise import Advice, advise
 from trainledger.answer.changed import Change, planned, with_changes
 from trainledger.answer.estimate import estimate
+from trainledger.answer.walls import needed
 from trainledger.base.problems import InputError
 from trainledger.base.units import GIB, MIB
 from trainledger.importers.changed_lines import changed_lines
@@ -76,7 +77,7 @@ def test_every_suggested_plan_is_a_plan_and_estimates_as_said(found: Advice) -> 
         after = estimate(draft(data).plan)
         assert after.peak.allocated.expected == option.allocated
         assert after.peak.moment == option.moment
-        assert need_of(after) == option.need == found.need - option.saved
+        assert needed(after) == option.need == found.need - option.saved
         assert after.verdict.outcome == option.verdict.outcome
 
 
@@ -179,10 +180,10 @@ def test_a_change_that_breaks_the_program_is_listed_and_takes_no_other_away(monk
 
     before = module.draw
 
-    def broken(plan):
-        if plan.optimizer.name == "lion":
+    def broken(of):
+        if of.plan.optimizer.name == "lion":
             raise AssertionError("no such rule")
-        return before(plan)
+        return before(of)
 
     monkeypatch.setattr(module, "draw", broken)
     found = advise(draft(BASE).data, most=1)

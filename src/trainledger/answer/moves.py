@@ -76,6 +76,8 @@ def _meets(resolved: Mapping[str, Any], condition: When) -> bool:
     if isinstance(allowed, Set):
         return (value is not None) == allowed.given
     if isinstance(allowed, AtLeast):
+        if value is None:
+            return allowed.or_none
         return isinstance(value, int) and allowed.least <= value <= (value if allowed.most is None else allowed.most)
     return value in allowed
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainledger.answer.advise import Advice, Option
+from trainledger.answer.advise import Advice
 from trainledger.answer.advise import advise as advice_of
+from trainledger.answer.advise_work import Option
 from trainledger.api.estimate import Given
 from trainledger.api.shown import Shown, draft_from
 from trainledger.facts.move_prices import COMBINED

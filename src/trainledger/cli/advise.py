@@ -23,7 +23,8 @@ def advise(
 ) -> None:
     """Single changes and combinations, each estimated anew: bytes saved at this peak, the new peak, verdict and price.
 
-    The lines to change are those of your own files, in their format.
+    Where a node's memory, the disk or another place does not fit, the bytes are those saved there. The lines to change
+    are those of your own files, in their format.
     """
     check_units(units)
     from trainledger.answer.advise import advise as advice_of

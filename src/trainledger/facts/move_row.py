@@ -15,8 +15,12 @@ class Price(StrEnum):
     LAUNCHES = "more and smaller kernels, so a lower use of the device"
     SMALLER = "products of a quarter of the size, so a clearly lower use of the device"
     TRAFFIC = "more traffic between ranks"
+    LOADING = "batches are made ready later, so the device may wait for them"
+    WAITING = "training stands still while a checkpoint is written"
     RECOMPUTE = "part of the forward runs twice"
     HOST = "traffic over the host's link, and a slower update"
+    NVME = "traffic between each node and its drives, and a much slower update"
+    RESUMING = "less to go back to after a fault"
     NUMERICS = "other rounding: compare the loss of a short run"
     CONVERGENCE = "another optimizer or another thing trained: tune its settings anew"
     DATA = "the data is cut: what lies beyond is not learned from"
@@ -52,10 +56,12 @@ class Plus:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """A condition: the plan's value is a number of at least this, and at most that where one is given."""
+    """A condition: the plan's value is a number of at least this, and at most that where one is given; `or_none`: or
+    none is given."""
 
     least: int
     most: int | None = None
+    or_none: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from trainledger.answer.advise import Advice, Idle, Option
+from trainledger.answer.advise import Advice
+from trainledger.answer.advise_work import Effect, Idle, Option
 from trainledger.answer.changed import LEFT_OUT
 from trainledger.answer.prices import Cost
+from trainledger.answer.walls import DEVICE, Wall
 from trainledger.base.units import format_count
 from trainledger.facts.move_row import Price
 from trainledger.show.compare import signed
@@ -60,14 +62,27 @@ def sections(found: Advice, lines: Lines, view: View, top: int) -> tuple[Section
 def document(found: Advice, lines: Lines) -> dict[str, Any]:
     """What `advise --json` prints: sizes in bytes."""
     return {
+        "place": found.held[0].place,
         "need": found.need,
-        "moment": found.now.peak.moment,
+        "moment": found.held[0].moment,
+        "places": [_wall(one) for one in found.held],
         "allocated": found.now.peak.allocated.expected,
         "outcome": found.now.verdict.outcome,
         "best": [_option(option, lines(option)) for option in found.best],
         "spare": [_option(option, lines(option)) for option in found.spare],
         "nothing": [_reason(one) for one in found.idle],
         "refused": [_reason(one) for one in found.refused],
+    }
+
+
+def _wall(one: Wall) -> dict[str, Any]:
+    return {
+        "place": one.place,
+        "name": one.name,
+        "moment": one.moment,
+        "need": one.need,
+        "usable": one.usable,
+        "outcome": one.outcome,
     }
 
 
@@ -86,6 +101,7 @@ def _option(option: Option, lines: Sequence[Line]) -> dict[str, Any]:
             }
             for one in option.taken.changes
         ],
+        "place": option.effects[0].then.place,
         "saved": option.saved,
         "saved_at_peak": option.at_peak,
         "need": option.need,
@@ -93,6 +109,8 @@ def _option(option: Option, lines: Sequence[Line]) -> dict[str, Any]:
         "moment": option.moment,
         "outcome": option.verdict.outcome,
         "margin": option.verdict.margin,
+        "places": [{"saved": one.saved, **_wall(one.then)} for one in option.effects],
+        "moved_to": option.moved.place if option.moved else None,
         "price": list(_prices(option)),
         "numerics": [move.numerics for move in option.taken.moves if move.numerics],
         "needs": [move.needs for move in option.taken.moves if move.needs],
@@ -107,12 +125,24 @@ def _option(option: Option, lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def _peak(found: Advice, view: View) -> Section:
-    now = found.now
-    return Section(
-        f"The peak is {now.peak.moment}: {view.size(now.peak.allocated.expected)} allocated, "
-        f"{view.size(found.need)} of the device",
-        ("a change helps only by what it saves at that moment",),
-    )
+    """Where the plan does not fit, the place that is furthest over first; else the device's peak."""
+    now, first = found.now, found.held[0]
+    if first.place == DEVICE:
+        title = (
+            f"The peak is {now.peak.moment}: {view.size(now.peak.allocated.expected)} allocated, "
+            f"{view.size(found.need)} of the device"
+        )
+        text = ["a change helps only by what it saves at that moment"]
+    else:
+        title = f"What does not fit is {_told(first, view)}"
+        text = ["a change helps only by what it saves there"]
+    text += [f"nor does {_told(one, view)}" for one in found.held[1:]]
+    return Section(title, tuple(text))
+
+
+def _told(one: Wall, view: View) -> str:
+    usable = f", {view.size(one.usable)} usable" if one.usable is not None else ""
+    return f"{one.name}, {one.moment}: {view.size(one.need)} needed{usable}"
 
 
 def _table(title: str, options: Sequence[Option], view: View) -> Section:
@@ -144,9 +174,13 @@ def _spare(options: Sequence[Option], lines: Lines, view: View) -> Section:
 
 def _detail(number: int, option: Option, lines: Sequence[Line], view: View) -> Section:
     outcome, less = OUTCOMES[option.verdict.outcome][0].lower(), "fewer" if option.at_peak >= 0 else "more"
+    then = option.effects[0].then
+    name, where = ("the device", "live at this peak") if then.place == DEVICE else (then.name, "at the same moment")
     text = [
-        f"saves    {view.size(option.saved)} of the device; {view.size(abs(option.at_peak))} {less} live at this peak",
+        f"saves    {view.size(option.saved)} of {name}; {view.size(abs(option.at_peak))} {less} {where}",
         f"then     {outcome}, {view.size(option.need)} needed, peak at {option.moment}",
+        *(f"also     {_also(one, view)}" for one in option.effects[1:]),
+        *([f"but then {_told(option.moved, view)} does not fit"] if option.moved else []),
         f"price    {'; '.join(_prices(option))}",
         *(f"         {_cost(cost, view)}" for cost in option.costs),
         *(f"numerics {move.numerics}" for move in option.taken.moves if move.numerics),
@@ -154,6 +188,11 @@ def _detail(number: int, option: Option, lines: Sequence[Line], view: View) -> S
         *_written(lines),
     ]
     return Section(f"{number}. {option.taken.name}", tuple(text))
+
+
+def _also(one: Effect, view: View) -> str:
+    """What a change does at another place."""
+    return f"{view.size(abs(one.saved))} {'less' if one.saved >= 0 else 'more'} of {_told(one.then, view)}"
 
 
 def _prices(option: Option) -> tuple[str, ...]:
