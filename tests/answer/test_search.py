@@ -15,8 +15,10 @@ from trainledger.answer.search_exact import Exact, exact_of, replayed
 from trainledger.answer.search_goal import Goal, goal_of, plan_of
 from trainledger.answer.search_recipes import recipes_of
 from trainledger.answer.search_refine import refined
+from trainledger.answer.search_space import grid_of
 from trainledger.facts.catalogue import find_model
 from trainledger.facts.search_recipes import PUBLISHED, Published
+from trainledger.importers.search_template import template_of
 
 TOP, LIMIT = 3, 12
 
@@ -113,3 +115,11 @@ def test_a_solved_pipeline_fits_and_is_not_slower() -> None:
     assert exact.fits
     assert exact == replayed(plan_of(goal, chosen))
     assert (chosen.layout, chosen.policy.name) != (given.layout, given.policy.name)
+
+
+@pytest.mark.parametrize(("devices", "batch"), [(1, 128), (7, 133), (64, 128), (96, 192), (200, 200)])
+def test_the_batch_that_is_taken_where_none_is_given_is_legal(devices: int, batch: int) -> None:
+    """Under ZeRO every device holds a replica's part: no other batch than a multiple of the devices is legal."""
+    goal = goal_of(template_of(["llama-3.2-1b"], framework="transformers"), f"{devices}xh100-80gb")
+    assert goal.global_batch == batch
+    assert grid_of(goal).meshes

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainledger.base.problems import InputError
+from trainledger.base.units import GIB
 from trainledger.importers.beside import device_data, device_set, lengths_data
 from trainledger.importers.plan_file import read_draft
 
@@ -54,3 +55,23 @@ def test_other_files_are_no_lengths(tmp_path: Path, text: str) -> None:
     (tmp_path / "lengths").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"lengths\.file"):
         lengths_data("lengths", str(tmp_path))
+
+
+def test_files_of_a_command_line_lie_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside, work = tmp_path / "plans", tmp_path / "work"
+    for folder, tokens in ((beside, 12), (work, 34)):
+        folder.mkdir()
+        (folder / "lengths").write_text(f"{tokens}\n", encoding="utf-8")
+        (folder / "own.yaml").write_text(f"name: mine\nmemory: {tokens}GiB\n", encoding="utf-8")
+    (beside / "plan.yaml").write_text(f"{PLAN}lengths: lengths\n", encoding="utf-8")
+    monkeypatch.chdir(work)
+    path = str(beside / "plan.yaml")
+    written, given = read_draft(path).plan, read_draft(path, ["lengths=lengths", "device=own.yaml"]).plan
+    inner = read_draft(path, ["lengths={file: lengths, packing: packed}"]).plan
+    assert (written.lengths and written.lengths.values) == (12,)
+    assert (given.lengths and given.lengths.values) == (inner.lengths and inner.lengths.values) == (34,)
+    assert given.device is not None
+    assert given.device.memory == 34 * GIB
+    (work / "lengths").unlink()
+    with pytest.raises(InputError, match="lengths"):
+        read_draft(path, ["lengths=lengths"])

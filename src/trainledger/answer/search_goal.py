@@ -110,7 +110,8 @@ def parse_devices(text: str) -> tuple[int, str]:
 
 
 def goal_of(template: Mapping[str, Any], devices: str, batch: int | None = None, sequence: int | None = None) -> Goal:
-    """The goal of a template. Left out, batch and sequence are the template's, else facts.search_space's own.
+    """The goal of a template. Left out, batch and sequence are the template's, else facts.search_space's own,
+    the batch raised to a multiple of the devices.
 
     Raises InputError for a device that is not known, or whose speed is not, and a framework that is not searched.
     """
@@ -122,7 +123,7 @@ def goal_of(template: Mapping[str, Any], devices: str, batch: int | None = None,
     framework = str(template.get("stack", {}).get("framework", ""))
     space = space_of(framework)
     given = template.get("batch", {})
-    steps = batch or given.get("global") or _batch(template) or max(AXES.batch, count)
+    steps = batch or given.get("global") or _batch(template) or _usual(count)
     tokens = sequence or given.get("sequence") or AXES.sequence
     made = Goal(template, count, device, THROUGHPUT[device.name], steps, tokens, space, space.policies)
     return replace(made, template=_cleaned(made), policies=_policies(made))
@@ -135,6 +136,12 @@ def space_of(framework: str) -> Space:
             return space
     known = ", ".join(name for space in SPACES for name in space.frameworks)
     raise InputError([Problem("--framework", f"found {framework!r}", f"one of {known} is searched")])
+
+
+def _usual(devices: int) -> int:
+    """The least multiple of the devices that is no less than the usual batch: any number of them may hold replicas,
+    each with as many sequences."""
+    return -(-AXES.batch // devices) * devices
 
 
 def _batch(template: Mapping[str, Any]) -> int:

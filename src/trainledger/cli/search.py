@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MODEL_HELP = "A model's name, or any file that `estimate` takes, whose other keys are kept."
 DEVICES_HELP = "How many of which device: 64xh100-80gb."
-BATCH_HELP = "Sequences of one step over all devices. Left out: the file's, else 128 or one a device."
+BATCH_HELP = "Sequences of one step over all devices. Left out: the file's, else the devices' multiple from 128 on."
 SEQUENCE_HELP = "Tokens of a sequence. Left out: the file's, else 8192."
 FRAMEWORK_HELP = "megatron, torchtitan, transformers or deepspeed. Left out: the file's, else megatron."
 LIMIT_HELP = "At most so many exact estimates."

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.limits import PLAN_FILE
+from trainledger.importers.document import Document
 from trainledger.importers.files import read_text
 from trainledger.importers.inputs import parse_mapping
 
@@ -43,18 +44,20 @@ def lengths_data(name: str, folder: str = "") -> list[int]:
     return found
 
 
-def with_files(data: Any, folder: str) -> Any:
-    """A plan's plain data with what the files hold that it names."""
-    if not isinstance(data, dict):
-        return data
-    found = dict(data)
+def with_files(document: Document, folder: str) -> Any:
+    """A plan's plain data with what the files hold that it names: those of the plan in its `folder`, those that a
+    command line names in the working folder."""
+    if not isinstance(document.data, dict):
+        return document.data
+    found = dict(document.data)
     if isinstance(found.get("device"), str):
-        found["device"] = device_data(found["device"], folder)
+        found["device"] = device_data(found["device"], document.folder(("device",), folder))
     lengths = found.get("lengths")
+    own = document.folder(("lengths", "file"), folder)
     if isinstance(lengths, str) and lengths.strip():
-        found["lengths"] = {"file": lengths, "values": lengths_data(lengths, folder)}
+        found["lengths"] = {"file": lengths, "values": lengths_data(lengths, own)}
     elif isinstance(lengths, dict) and isinstance(lengths.get("file"), str) and not lengths.get("values"):
-        found["lengths"] = {**lengths, "values": lengths_data(lengths["file"], folder)}
+        found["lengths"] = {**lengths, "values": lengths_data(lengths["file"], own)}
     return found
 
 

@@ -9,6 +9,7 @@ from trainledger.base.problems import InputError, Problem
 from trainledger.facts.limits import NESTING, VALUES
 
 Path = tuple[str | int, ...]
+SET = "--set "  # how the place of a key begins that a command line changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,11 @@ class Document:
             if path[:end] in self.places:
                 return self.places[path[:end]]
         return ""
+
+    def folder(self, path: Path, folder: str) -> str:
+        """Where a path that stands under a key starts: what a command line gives, in the working folder (empty), what
+        the file says in the file's own, `folder`."""
+        return "" if self.where(path).startswith(SET) else folder
 
 
 @dataclass(slots=True)

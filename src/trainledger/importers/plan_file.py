@@ -59,7 +59,8 @@ def parse_document(text: str, name: str) -> Document:
 
 
 def draft_of(document: Document, folder: str = "") -> Draft:
-    """The draft of a plan as plain data. `folder` is where paths in it start. Raises InputError with every problem."""
+    """The draft of a plan as plain data. `folder` is where paths in it start; those of a command line start in the
+    working folder. Raises InputError with every problem."""
     from trainledger.plan.read import read_plan
     from trainledger.plan.resolve import resolve
     from trainledger.plan.schema import as_mapping
@@ -72,7 +73,7 @@ def draft_of(document: Document, folder: str = "") -> Draft:
         raise InputError([Problem("", "a model's configuration", "a plan is expected", fix, document.where(()))])
     plan = None
     try:
-        plan = read_plan(with_files(data, folder), document.where)
+        plan = read_plan(with_files(document, folder), document.where)
     except InputError as error:
         problems += error.problems
     try:
@@ -81,21 +82,22 @@ def draft_of(document: Document, folder: str = "") -> Draft:
         problems += error.problems
     if problems or plan is None:
         raise InputError(problems)
-    roles = {} if plan.roles is None else {"roles": _roles(plan.roles, folder)}
+    roles = {} if plan.roles is None else {"roles": _roles(plan.roles, document, folder)}
     given = plan.model_copy(update={"model": keys, **roles})
     resolved, defaulted = resolve(given)
     used = tuple(Used(".".join(map(str, path)), value, document.where(path)) for path, value in _leaves(data, ()))
     return Draft(resolved, used, defaulted, ignored, data=as_mapping(given))
 
 
-def _roles(roles: Roles, folder: str) -> Roles:
+def _roles(roles: Roles, document: Document, folder: str) -> Roles:
     """The roles with the keys of the models that they name."""
     found = {}
     for name, role in roles.given():
         if role.model is None:
             continue
+        own = document.folder(("roles", name, "model"), folder)
         try:
-            found[name] = role.model_copy(update={"model": resolve_model(role.model, folder)[0]})
+            found[name] = role.model_copy(update={"model": resolve_model(role.model, own)[0]})
         except InputError as error:
             raise InputError(
                 [replace(one, path=f"roles.{name}.{one.path or 'model'}") for one in error.problems]
@@ -108,7 +110,7 @@ def _model(data: Any, folder: str, document: Document) -> tuple[dict[str, Any], 
     if not (isinstance(model, str) and model.strip()) and not (isinstance(model, dict) and model):
         return {}, ()  # the plan's own check has said so
     try:
-        return resolve_model(model, folder)
+        return resolve_model(model, document.folder(("model", "name"), folder))
     except InputError as error:
         placed = [
             Problem(

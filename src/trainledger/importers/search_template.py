@@ -8,6 +8,7 @@ from typing import Any
 
 from trainledger.answer.search_goal import space_of
 from trainledger.base.problems import InputError
+from trainledger.importers.beside import with_files
 from trainledger.importers.document import Document
 from trainledger.importers.model_source import resolve_model
 from trainledger.importers.outside import read_any
@@ -32,7 +33,7 @@ def template_of(
     if len(sources) == 1 and not os.path.exists(sources[0]) and sources[0] != "-":
         given = space_of(framework or FRAMEWORK).given
         stack = {**given.get("stack", {}), "framework": framework or FRAMEWORK}
-        return filled(apply_sets(Document({**given, "model": sources[0], "stack": stack}, {}), sets).data)
+        return filled(with_files(apply_sets(Document({**given, "model": sources[0], "stack": stack}, {}), sets), ""))
     draft = read_any(sources, sets, env, versions)
     data = as_mapping(draft.plan)
     for one in draft.defaulted:

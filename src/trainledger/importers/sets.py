@@ -7,7 +7,7 @@ from typing import Any
 
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.options import OPTION_MAPS
-from trainledger.importers.document import Document, Path
+from trainledger.importers.document import SET, Document, Path
 from trainledger.importers.yaml_text import parse_yaml
 
 _BARE: dict[Path, str] = {("model",): "name", ("device",): "name", ("stack", "recompute"): "kind"}
@@ -33,7 +33,7 @@ def apply_sets(document: Document, sets: Sequence[str]) -> Document:
         try:
             path, value = _change(text)
             data = _put(data, path, value, text)
-            places[path] = f"--set {_short(text)}"
+            places[path] = f"{SET}{_short(text)}"
         except InputError as error:
             problems.extend(error.problems)
     if problems:
