@@ -23,7 +23,7 @@ DOWN, UP = "mlp.down_proj", "mlp.up_proj"
 def layer(recompute: Any) -> Walked:
     plan = plan_of(stack={"recompute": recompute})
     model, run = build(plan.keys()), run_of(plan, "sm80")
-    job = Job(Book(), model, run, trained_of(plan, model))
+    job = Job(Book(), model, run, trained_of(plan))
     return walk(job, Leaves(True, run.gradients, {}))[0].layers[1]
 
 

@@ -7,6 +7,7 @@ import pytest
 from trainledger.facts.catalogue import find_model
 from trainledger.model import counts
 from trainledger.model.build import build
+from trainledger.model.chosen import chosen
 from trainledger.model.program import Model
 
 SMALL = {
@@ -65,19 +66,30 @@ def test_further_tokens_complete_the_published_checkpoint() -> None:
 def test_trainable() -> None:
     model = build(SMALL)
     assert counts.trainable(model) == counts.total(model) == 12 * LAYER + 2 * 80 + 8
-    assert counts.trainable(model, "none") == 0
-    assert counts.trainable(model, ["lm_head"]) == 80
-    assert counts.trainable(model, ["layers.1"]) == LAYER
-    assert counts.trainable(model, ["layers.1", "layers.1.mlp", "layers.11"]) == 2 * LAYER
-    assert counts.trainable(model, ["self_attn.*_proj"]) == 12 * 4 * 64
-    assert counts.trainable(model, "q_proj") == 12 * 64
-    assert counts.trainable(model, ["mlp.*"]) == 12 * 3 * 128
+
+
+@pytest.mark.parametrize(
+    ("patterns", "elements"),
+    [
+        (["lm_head"], 80),
+        (["layers.1"], LAYER),
+        (["layers.1", "layers.1.mlp", "layers.11"], 2 * LAYER),
+        (["layers.1[01].*"], 2 * LAYER),
+        (["self_attn.*_proj"], 12 * 4 * 64),
+        (["q_proj"], 12 * 64),
+        (["mlp.*"], 12 * 3 * 128),
+        (["*"], 12 * LAYER + 2 * 80 + 8),
+    ],
+)
+def test_part_of_a_model_is_trained(patterns: list[str], elements: int) -> None:
+    assert counts.trainable(chosen(build(SMALL), patterns)) == elements
 
 
 def test_a_tied_head_is_its_embedding() -> None:
     model = build({**SMALL, "tie_word_embeddings": True})
     assert counts.total(model) == 12 * LAYER + 80 + 8
-    assert counts.trainable(model, ["lm_head"]) == counts.trainable(model, ["embed_tokens"]) == 80
+    for name in ("lm_head", "embed_tokens"):
+        assert counts.trainable(chosen(model, [name])) == 80
 
 
 def test_by_block() -> None:

@@ -53,8 +53,8 @@ def test_names_and_order_are_those_of_the_class() -> None:
 
 
 def test_patterns_choose_among_experts() -> None:
-    model = built("mixtral", "4.57.1")
-    assert trainable(model, ("block_sparse_moe.experts.1.w2",)) == 2 * 128 * 320
+    model = built("mixtral", "4.57.1", trainable=["block_sparse_moe.experts.1.w2"])
+    assert trainable(model) == 2 * 128 * 320
 
 
 def test_a_shared_expert_runs_after_the_routed_ones() -> None:

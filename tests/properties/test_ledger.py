@@ -54,7 +54,7 @@ plans = st.fixed_dictionaries(
                 "options": st.sampled_from([{}, {"zero_grad_set_to_none": False}]),
             }
         ),
-        "trainable": st.sampled_from(["all", ["lm_head"], ["mlp"], "none"]),
+        "trainable": st.sampled_from(["all", ["lm_head"], ["mlp"], ["*.1.*"], ["0", "lm_head"], "none"]),
     }
 )
 

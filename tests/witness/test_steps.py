@@ -105,7 +105,7 @@ def ours(plan: Plan) -> dict[str, int]:
     """The largest instant of every phase of step 2."""
     model = build(plan.keys())
     book = Book()
-    job = Job(book, model, run_of(plan, "sm80"), trained_of(plan, model))
+    job = Job(book, model, run_of(plan, "sm80"), trained_of(plan))
     updates, extras = updates_of(plan), extras_of(plan, "sm80")
     segments = compose(job, layout_of(plan, job, updates, extras.master, None), updates, extras)
     found: dict[str, int] = {}

@@ -22,7 +22,7 @@ def dtype_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     """
     if plan.parallel.strategy not in (*PER_PARAMETER, *FLAT):
         return
-    trained, usual = trained_of(plan, model), DTYPES[plan.precision.weights]
+    trained, usual = trained_of(plan), DTYPES[plan.precision.weights]
     for weight in (one for block in model.blocks for one in block.weights):
         other = weight.dtype is not None and weight.dtype != usual and not weight.tuned and weight.packed is None
         if other and weight.dtype and (plan.parallel.strategy in FLAT or trained(weight)):

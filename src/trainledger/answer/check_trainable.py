@@ -1,23 +1,27 @@
-"""What is trained: patterns that the ledger cannot tell apart (it walks equal layers once), and nothing at all where a
-backward is written into the schedule."""
+"""What is trained: patterns that mean no module, parts that cannot be flattened with the rest, and nothing at all where
+a backward is written into the schedule."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
+from trainledger.facts.sharding import FIRST
 from trainledger.ledger.losses import CHUNKED, FUSED
-from trainledger.model.counts import fits, storages
+from trainledger.ledger.strategy import fsdp_of, keeps_names, wraps_layers
+from trainledger.ledger.units import units_of
+from trainledger.model.build import WHOLE
+from trainledger.model.counts import storages
+from trainledger.model.names import fits, is_wild, trimmed
 from trainledger.model.program import Linear, Model
 from trainledger.plan.schema import Plan
 
-WHOLE = ("all", "none")
 LOSSES = (FUSED, CHUNKED)  # make the head's gradient within the forward
 
 
 def trainable_problems(plan: Plan, model: Model) -> Iterator[Problem]:
-    """A pattern that fits nothing, or whole layers or some of them by number, and no module within a layer; nothing
-    that is trained under a pipeline or a loss that makes gradients in its forward."""
+    """A pattern that fits nothing; nothing that is trained under a pipeline or a loss that makes gradients in its
+    forward; a unit of FSDP1 of which some is trained."""
     if plan.adapter is not None or plan.trainable in WHOLE:
         if plan.adapter is None and plan.trainable == "none" and (plan.parallel.pp > 1 or plan.stack.loss in LOSSES):
             allowed = "without a pipeline and with a plain loss it can be estimated so far"
@@ -25,16 +29,31 @@ def trainable_problems(plan: Plan, model: Model) -> Iterator[Problem]:
         return
     patterns = (plan.trainable,) if isinstance(plan.trainable, str) else plan.trainable
     alias = [op.name for op in model.head.ops if isinstance(op.spec, Linear)]
-    parts = (model.embeddings, *(block.weights for block in model.blocks), model.head.weights)
-    names = [*alias, *(weight.name for weights in parts for weight in weights)]
-    every = [name for name, _ in storages(model)]
+    names = [*alias, *(name for name, _ in storages(model))]
+    every = "".join(f".{name}.\n" for name in names)
     for pattern in patterns:
-        if any(fits(name, (pattern,)) for name in names):
-            continue
-        if not any(fits(name, (pattern,)) for name in every):
-            yield Problem(
-                "trainable", f"{pattern!r} fits no module", "names of modules are needed: q_proj, mlp, lm_head"
-            )
-        else:
-            allowed = "modules within a layer are told apart, layers by their number are not yet: q_proj, mlp, lm_head"
-            yield Problem("trainable", f"found {pattern!r}", allowed)
+        found = any(fits(name, (pattern,)) for name in names) if is_wild(trimmed(pattern)) else _within(every, pattern)
+        if not found:
+            allowed = "names of modules are needed: q_proj, mlp, model.layers.3, lm_head"
+            yield Problem("trainable", f"{pattern!r} fits no module", allowed)
+    yield from _flat_problems(plan, model)
+
+
+def _flat_problems(plan: Plan, model: Model) -> Iterator[Problem]:
+    """FSDP1 flattens only weights that are all trained or all frozen, unless they keep their names.
+
+    Source: torch/distributed/fsdp/_flat_param.py, _validate_tensors_to_flatten (v2.0 to v2.13).
+    """
+    if fsdp_of(plan) != FIRST or keeps_names(plan):
+        return
+    for unit in units_of(model, {}, wraps_layers(plan)).every():
+        if len({member.weight.frozen for member in unit.members}) > 1:
+            fix = "Set it to true, or train all of a layer, and of what stands around the layers all or nothing."
+            found = f"false, and some of {unit.name} is trained"
+            yield Problem("parallel.options.use_orig_params", found, "FSDP1 flattens weights that are all trained", fix)
+            return
+
+
+def _within(every: str, pattern: str) -> bool:
+    """Whether a pattern without wild places is whole parts of one of these names."""
+    return f".{trimmed(pattern)}." in every

@@ -32,7 +32,7 @@ class Elsewhere:
 def elsewhere(answer: Estimate) -> Elsewhere:
     """What the whole model's checkpoint takes, and what lies in the host's memory."""
     plan, model = answer.plan, answer.model
-    trained, updates = trained_of(plan, model), updates_of(plan)
+    trained, updates = trained_of(plan), updates_of(plan)
     master = DTYPES[plan.precision.master] if plan.precision.master else None
     weights = states = paged = 0
     for weight, count in kinds(model):

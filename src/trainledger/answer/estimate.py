@@ -83,7 +83,9 @@ class Drawn:
     @property
     def trained(self) -> int:
         """How many weights of the whole model are trained."""
-        return tuned(self.model) if self.plan.adapter else trainable(self.model, self.plan.trainable)
+        if self.plan.adapter:
+            return tuned(self.model)
+        return 0 if self.plan.trainable == "none" else trainable(self.model)
 
     @property
     def least(self) -> Band:

@@ -40,7 +40,7 @@ def sharded(plan: Plan, rank: int) -> Layout:
     check(plan)
     raise_if(list(_problems(plan)))
     model = model_of(plan)
-    job = Job(Book(), model, run_of(plan, REFERENCE), trained_of(plan, model))
+    job = Job(Book(), model, run_of(plan, REFERENCE), trained_of(plan))
     kept = layout_of(plan, job, updates_of(plan), None, rank)
     if isinstance(kept, LowLevelZero):
         raise_if([Problem("stack.framework", "found 'colossalai'", "how its buckets are dealt out is not shown")])

@@ -199,7 +199,7 @@ def _frozen(plan: Plan, model: Model) -> Iterator[str]:
 
 def _embeds(plan: Plan, model: Model) -> bool:
     """Whether something before the layers is trained."""
-    trained = trained_of(plan, model)
+    trained = trained_of(plan)
     return any(trained(weight) for weight in model.embeddings)
 
 

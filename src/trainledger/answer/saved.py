@@ -80,7 +80,7 @@ def inner_format(plan: Plan, name: str) -> str:
 
 def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
     """What there is to save. Of an adapter's run only what it trains is."""
-    trained, updates = trained_of(plan, model), updates_of(plan)
+    trained, updates = trained_of(plan), updates_of(plan)
     master = DTYPES[plan.precision.master] if plan.precision.master else None
     masters = states = fullest = paged = 0
     for weight, count in kinds(model):
@@ -107,7 +107,7 @@ def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
 
 
 def _tensors(plan: Plan, model: Model) -> Iterator[tuple[tuple[int, ...], int]]:
-    trained = trained_of(plan, model)
+    trained = trained_of(plan)
     for weights, layers in layered(model):
         yield (
             tuple(

@@ -21,7 +21,7 @@ from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.offload import host_lines
 from trainledger.ledger.opening import Job
-from trainledger.ledger.units import Unit, Units
+from trainledger.ledger.units import Member, Unit, Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account
 from trainledger.model.program import Weight
@@ -72,10 +72,10 @@ class FlatSharded(Layout):
         )
 
     def _pieces(self) -> tuple[Parameter, ...]:
-        found: dict[str, Counter[int]] = {}  # one unit may hold the same weight of several layers
+        found: dict[Member, Counter[int]] = {}  # one unit may hold the same weight of several layers
         for unit, count in self._counts().items():
             for member, size in self.how.pieces(unit):
-                found.setdefault(member.name, Counter())[size] += count
+                found.setdefault(member, Counter())[size] += count
         return tuple(
             Parameter(piece, prefix + weight.name, self.stored(weight), copies)
             for prefix, weight, count in weights_of(self.job.model)
@@ -83,12 +83,12 @@ class FlatSharded(Layout):
             for piece, copies in self._piece((prefix, weight, count), found)
         )
 
-    def _piece(self, one: tuple[str, Weight, int], found: dict[str, Counter[int]]) -> list[tuple[Weight, int]]:
+    def _piece(self, one: tuple[str, Weight, int], found: dict[Member, Counter[int]]) -> list[tuple[Weight, int]]:
         """Pieces of a weight (with its line's prefix, and its copies) that lie in this rank's part, and how many."""
         prefix, weight, count = one
         if weight in self.units.ignored:
             return [(weight, count)]
-        sizes = found.pop(prefix + weight.name, Counter())  # blocks may share names
+        sizes = found.pop(Member(prefix, weight), Counter())  # blocks may share names
         return [(_flat(weight, size), copies) for size, copies in sizes.items()]
 
     def _flats(self) -> tuple[Parameter, ...]:

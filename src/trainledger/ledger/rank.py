@@ -38,8 +38,7 @@ from trainledger.ledger.teacher import teacher_of
 from trainledger.ledger.tensor_parallel import spread
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
-from trainledger.model.counts import fits
-from trainledger.model.program import Attention, Linear, Model, Weight
+from trainledger.model.program import Attention, Model, Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.mesh import coordinates, mesh_of, roles
@@ -91,7 +90,7 @@ def _job(plan: Plan, model: Model, architecture: str) -> Job:
     if plan.stack.framework == WRAPPED:
         return job_of(plan, model, architecture)
     model = spread(model, plan)
-    run, wanted = run_of(plan, architecture), trained_of(plan, model)
+    run, wanted = run_of(plan, architecture), trained_of(plan)
     left = untrained(run.software, model) | unreached(plan, model, run, wanted)
     return Job(Book(), model, run, lambda weight: weight not in left and wanted(weight))
 
@@ -182,20 +181,12 @@ def runs_eager(plan: Plan, model: Model) -> bool:
     return capped and plan.stack.attention not in KEEPS_CAP
 
 
-def trained_of(plan: Plan, model: Model) -> Trained:
-    """Which weights are trained: a function of a weight. A tied head's name means the embedding it shares."""
+def trained_of(plan: Plan) -> Trained:
+    """Which weights of the plan's own model are trained: a function of a weight."""
     if plan.adapter is not None:
         return lambda weight: weight.tuned
-    chosen = plan.trainable
-    if chosen in ("all", "none"):
-        return lambda weight: chosen == "all"
-    patterns = (chosen,) if isinstance(chosen, str) else chosen
-    alias = {op.spec.weight: op.name for op in model.head.ops if isinstance(op.spec, Linear)}
-
-    def trained(weight: Weight) -> bool:
-        return fits(weight.name, patterns) or (weight in alias and fits(alias[weight], patterns))
-
-    return trained
+    none = plan.trainable == "none"
+    return lambda weight: not (none or weight.frozen)
 
 
 def updates_of(plan: Plan) -> Updates:

@@ -46,7 +46,7 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     without."""
     schedule = _schedule(plan, job)
     least = least_of(plan)
-    wraps = least is None and policy_of(plan) != NO_WRAP
+    wraps = least is None and wraps_layers(plan)
     if fsdp_of(plan) == SECOND:
         units = _titan(plan, units_of(job.model, plan.stack.versions, wraps))
         return Sharded(job, schedule, units, _fsdp2(plan, job, rank or 0), updates)
@@ -114,6 +114,11 @@ def policy_of(plan: Plan) -> str:
     return str(plan.parallel.options.get("auto_wrap_policy", "")).upper()
 
 
+def wraps_layers(plan: Plan) -> bool:
+    """Whether the plan's policy wraps anything within the model."""
+    return policy_of(plan) != NO_WRAP
+
+
 def least_of(plan: Plan) -> int | None:
     """Elements that a unit has at least where a plan wraps by size; 0: nothing is wrapped; None: by layers or not."""
     if policy_of(plan) != SIZE_WRAP.name or not fsdp_of(plan):
@@ -136,6 +141,12 @@ def waits(plan: Plan) -> bool:
 def _fabric(plan: Plan) -> bool:
     """Whether Lightning Fabric runs the plan: FSDP1 with parameters under their own names, no_backward_sync."""
     return plan.stack.framework == LITGPT
+
+
+def keeps_names(plan: Plan) -> bool:
+    """Whether the parameters of an FSDP1 unit keep their own names: as said, or as accelerate and Fabric ask for it."""
+    given = plan.parallel.options.get("use_orig_params")
+    return _accelerated(plan) or _fabric(plan) if given is None else bool(given)
 
 
 def _script(plan: Plan) -> bool:
@@ -191,14 +202,13 @@ def _fsdp1(plan: Plan, job: Job) -> Flat:
     compute = products_of(plan)
     sharding = str(options.get("sharding_strategy", "")).upper()
     whole = parallel.strategy == "fsdp1-noshard" or sharding == "NO_SHARD"
-    named = options.get("use_orig_params")
     prefetch = str(options.get("backward_prefetch") or ("" if _accelerated(plan) else EARLY)).upper()
     return Flat(
         ranks=1 if whole else degrees(plan).shard,
         stored=dtypes_of(plan).weights,
         compute=compute,
         reduce=DTYPES[precision.reduce] if precision.reduce else compute,
-        named=(_accelerated(plan) or _fabric(plan)) if named is None else bool(named),
+        named=keeps_names(plan),
         keeps=not whole and (not parallel.reshard_after_forward or sharding in KEEPING),
         forward=bool(options.get("forward_prefetch")),
         backward=prefetch,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from trainledger.lines.parts import Parts, local
-from trainledger.model.program import Block, Head, Model, Op, Role, Spec, Weight
+from trainledger.model.mapped import spec_with
+from trainledger.model.program import Block, Head, Model, Op, Role, Weight
 
 
 def local_weight(weight: Weight, parts: Parts) -> Weight:
@@ -42,20 +43,5 @@ def _ops(ops: Iterable[Op], parts: Parts) -> tuple[Op, ...]:
 
 def _op(op: Op, parts: Parts) -> Op:
     expert = bool(getattr(op.spec, "expert", False))
-    return replace(op, spec=_spec(op.spec, parts), dims=local(op.dims, parts, expert))
-
-
-def _spec(spec: Spec, parts: Parts) -> Spec:
-    """The operation with its weights' local parts."""
-    given = {field.name: getattr(spec, field.name) for field in fields(spec)}
-    changed = {name: _part(value, parts) for name, value in given.items()}
-    made: Spec = replace(spec, **{name: value for name, value in changed.items() if value is not given[name]})  # type: ignore[arg-type]
-    return made
-
-
-def _part(value: object, parts: Parts) -> object:
-    if isinstance(value, Weight):
-        return local_weight(value, parts)
-    if isinstance(value, tuple) and value and all(isinstance(one, Weight) for one in value):
-        return tuple(local_weight(one, parts) for one in value)
-    return value
+    spec = spec_with(op.spec, lambda weight: local_weight(weight, parts))
+    return replace(op, spec=spec, dims=local(op.dims, parts, expert))

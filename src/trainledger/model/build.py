@@ -16,6 +16,7 @@ from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.model import litgpt, pithtrain, torchtitan, torchtune
 from trainledger.model.adapted import adapted, method_of
+from trainledger.model.chosen import chosen
 from trainledger.model.keys import Keys
 from trainledger.model.looped import looped, loops
 from trainledger.model.program import Model
@@ -25,6 +26,7 @@ from trainledger.model.released import as_run
 from trainledger.model.valued import valued
 from trainledger.plan.schema import Plan
 
+WHOLE = ("all", "none")  # words of what is trained that name no modules
 OWN: Mapping[str, Callable[[Plan], Model]] = {"litgpt": litgpt.model_of}  # frameworks with model code of their own
 # likewise, whose program is written from that of the Transformers class
 WRITTEN: Mapping[str, Callable[[Model, Plan], Model]] = {
@@ -35,10 +37,18 @@ WRITTEN: Mapping[str, Callable[[Model, Plan], Model]] = {
 
 
 def model_of(plan: Plan) -> Model:
-    """The model that a plan trains: that of its keys, quantised and with an adapter as the plan says.
+    """The model that a plan trains: that of its keys, quantised and with an adapter as the plan says; where it trains
+    some modules by name, the rest is frozen.
 
     Raises InputError as `build` does.
     """
+    model, named = _model_of(plan), plan.trainable
+    if plan.adapter is not None or named in WHOLE:
+        return model
+    return chosen(model, (named,) if isinstance(named, str) else named)
+
+
+def _model_of(plan: Plan) -> Model:
     if plan.stack.framework in WRITTEN:
         return WRITTEN[plan.stack.framework](build(plan.keys()), plan)
     own = OWN.get(plan.stack.framework)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from trainledger.base.dims import Dim
-from trainledger.model.program import Block, Linear, Looped, Model, Role, Weight
+from trainledger.model.program import Block, Looped, Model, Role, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +88,9 @@ def storages(model: Model) -> Iterator[tuple[str, Weight]]:
         yield weight.name, weight
 
 
-def trainable(model: Model, chosen: str | Sequence[str] = "all") -> int:
-    """Elements of the parameters that are trained: "all", "none", or those whose module's name fits a pattern.
-
-    A pattern is a name of whole parts, `*` standing for anything: `lm_head`, `layers.3`, `self_attn.*_proj`. A tied
-    head's name means the embedding it shares.
-    """
-    if chosen == "all":
-        return total(model)
-    if chosen == "none":
-        return 0
-    patterns = (chosen,) if isinstance(chosen, str) else tuple(chosen)
-    alias = {op.spec.weight: op.name for op in model.head.ops if isinstance(op.spec, Linear)}
-    return sum(
-        weight.elements
-        for name, weight in storages(model)
-        if fits(name, patterns) or (weight in alias and fits(alias[weight], patterns))
-    )
+def trainable(model: Model) -> int:
+    """Elements of the parameters that are trained where no adapter is: all that are not frozen."""
+    return sum(weight.elements * count for weight, count in kinds(model) if not weight.frozen)
 
 
 def has_tuned(model: Model) -> bool:
@@ -117,11 +102,6 @@ def has_tuned(model: Model) -> bool:
 def tuned(model: Model) -> int:
     """Elements that an adapter's run trains: the adapter's own, and those of modules trained whole beside it."""
     return sum(weight.elements for _, weight in storages(model) if weight.tuned)
-
-
-def fits(name: str, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns is whole parts of this dotted name."""
-    return any(fnmatchcase(f".{name}.", f"*.{pattern}.*") for pattern in patterns)
 
 
 def layered(model: Model) -> Iterator[tuple[tuple[Weight, ...], int]]:

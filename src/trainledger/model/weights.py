@@ -45,6 +45,7 @@ class Weight:
 
     `dtype`: its own, where it has not that of the model's weights. `tuned`: an adapter's run trains it. `packed`: how
     it is quantised. `gathered`: in what sharded parts of it are gathered, where that is not what products read.
+    `frozen`: a plan that trains some modules by name leaves it as it is.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Weight:
     tuned: bool = False
     packed: Packing | None = None
     gathered: DType | None = None
+    frozen: bool = False
 
     def __hash__(self) -> int:
         """By name, which tells apart nearly all weights of a model: weights are keys of most look-ups of a walk."""

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.plans import plan_of
+from tests.plans import LLAMA, plan_of
 from trainledger.answer.trace import job_of
 from trainledger.base.problems import TraceError
 from trainledger.evidence.trace.lines import trace_of
@@ -40,10 +40,17 @@ def test_states_of_pure_bf16() -> None:
 
 
 def test_part_is_trained() -> None:
-    record = traced(trainable=["*.layers.2.*"])
-    every, trained = record.parameters
-    assert 0 < trained < every / 3
-    assert of(record, Account.OPTIMIZER) == 2 * 2 * trained
+    for pattern in ("*.layers.2.*", "layers.2", "model.layers.2.*"):
+        record = traced(trainable=[pattern])
+        every, trained = record.parameters
+        assert 0 < trained < every / 3
+        assert of(record, Account.OPTIMIZER) == 2 * 2 * trained
+
+
+def test_either_name_of_a_tied_weight_trains_it() -> None:
+    tied = {**LLAMA, "tie_word_embeddings": True}
+    for name in ("embed_tokens", "lm_head"):
+        assert traced(model=tied, trainable=[name]).parameters[1] == LLAMA["vocab_size"] * LLAMA["hidden_size"]
 
 
 def test_recomputed_tensors_have_their_account() -> None:

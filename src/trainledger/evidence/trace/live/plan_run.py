@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from fnmatch import fnmatch
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ from trainledger.evidence.trace.live.session import (
     without_storage,
 )
 from trainledger.evidence.trace.record import Record
+from trainledger.model.names import fits
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
 from trainledger.plan.schema import Plan
 
@@ -131,19 +131,15 @@ def _norms(plan: Plan, model: Any) -> None:
 
 
 def _freeze(plan: Plan, model: Any) -> None:
-    chosen = plan.trainable
-    if chosen == "all":
+    """What no pattern means is not trained; of a weight with two names either counts."""
+    given = plan.trainable
+    if given == "all":
         return
-    patterns = () if chosen == "none" else (chosen,) if isinstance(chosen, str) else chosen
+    patterns = () if given == "none" else (given,) if isinstance(given, str) else given
+    model.requires_grad_(False)
     for name, one in model.named_parameters(remove_duplicate=False):
-        path = name.removesuffix(".weight").removesuffix(".bias")
-        one.requires_grad_(any(_fits(path, name, pattern) for pattern in patterns))
-
-
-def _fits(path: str, name: str, pattern: str) -> bool:
-    parts = path.split(".")
-    tails = [".".join(parts[at:]) for at in range(len(parts))]
-    return any(fnmatch(one, pattern) for one in (*tails, *parts, name))
+        if fits(name, patterns):
+            one.requires_grad_(True)
 
 
 def _adapted(plan: Plan, model: Any) -> Any:
