@@ -11,6 +11,7 @@ from tests.plans import LLAMA
 from trainledger.answer.changed import Change, planned, with_changes
 from trainledger.answer.estimate import estimate
 from trainledger.answer.fit import Fit, Limit, Wanted, fit, knob_of
+from trainledger.answer.unfrozen import last_layers
 from trainledger.base.problems import InputError
 from trainledger.base.units import GIB, MIB
 from trainledger.facts.fit_knobs import CONFIDENCE, Knob
@@ -79,6 +80,95 @@ def test_an_adapter_s_rank() -> None:
     assert outcome(data, limit.found.best.changes) == "fits"
     with pytest.raises(InputError, match=r"adapter\.r"):
         only(BASE, Knob.LORA_RANK)
+
+
+EIGHT = {**BASE, "model": {**LLAMA, "num_hidden_layers": 8, "hidden_size": 1024, "intermediate_size": 4096}}
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        (Change("stack.recompute", {"kind": "full", "reentrant": False}),),
+        (Change("trainable", ["norm", "lm_head", "layers.0"]),),
+        (Change("optimizer", {"name": "adamw", "implementation": "fused"}),),
+        (Change("parallel", {"strategy": "ddp", "world": 2}),),
+        (Change("parallel", {"strategy": "fsdp2", "world": 2}),),
+        (Change("parallel", {"strategy": "zero2", "world": 2}),),
+    ],
+    ids=["plain", "recomputed", "with a head", "fused", "ddp", "fsdp2", "zero2"],
+)
+def test_the_most_layers_that_can_be_trained(share: float, more: tuple[Change, ...]) -> None:
+    """One layer more does not fit, and the changed plan is a plan whose estimate fits."""
+    data = with_changes(EIGHT, [Change("device.memory", 80 * GIB), *more])
+    plan = planned(data)
+    needs = [estimate(planned(data, [last_layers(plan, count)])).verdict.need for count in (1, 8)]
+    least, most = (need[2] for need in needs if need)
+    data = with_changes(data, [Change("device.memory", round(least + share * (most - least)))])
+    limit = only(data, Knob.LAYERS_UNFROZEN)
+    best, more_than = limit.found.best, limit.found.next
+    assert best is not None
+    assert more_than is not None
+    assert more_than.value == int(best.value) + 1
+    assert outcome(data, best.changes) == "fits"
+    assert outcome(data, more_than.changes) != "fits"
+    assert more_than.moment
+    kept = ["norm", "lm_head"] if "trainable" in data else []
+    last = [f"model.layers.{at}" for at in range(8 - int(best.value), 8)]
+    assert best.changes == (Change("trainable", [*kept, *last]),)
+    written = document(fit(data, Wanted((Knob.LAYERS_UNFROZEN,))))["limits"][0]
+    assert written["set"] == {"trainable": [*kept, *last]}
+    assert f"model.layers.{8 - int(best.value)}" in written["notes"][-1]
+
+
+@pytest.mark.parametrize(
+    ("trainable", "own"),
+    [("all", 8), ("none", 0), (["lm_head"], 0), (["layers.[67]"], 2), (["layers.7", "layers.5"], 1), (["layers"], 8)],
+)
+def test_the_plan_s_own_layers(trainable: Any, own: int) -> None:
+    assert only(with_changes(EIGHT, [Change("trainable", trainable)]), Knob.LAYERS_UNFROZEN).own == own
+
+
+def test_every_layer_may_be_trained() -> None:
+    limit = only(with_changes(EIGHT, [Change("device.memory", 80 * GIB)]), Knob.LAYERS_UNFROZEN)
+    assert limit.found.best is not None
+    assert (limit.found.best.value, limit.found.next) == (8, None)
+    assert "memory does not bound it" in " ".join(limit.notes)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "axes", "values"),
+    [
+        ((Knob.LAYERS_UNFROZEN,), (Knob.LAYERS_UNFROZEN, Knob.SEQUENCE), {512, 1024, 2048}),
+        ((Knob.MICRO_BATCH, Knob.LAYERS_UNFROZEN), (Knob.LAYERS_UNFROZEN, Knob.MICRO_BATCH), {1, 2, 4}),
+    ],
+)
+def test_layers_beside_another_knob(knobs: tuple[Knob, ...], axes: tuple[Knob, ...], values: set[int]) -> None:
+    data = with_changes(EIGHT, [Change("device.memory", 3 * GIB)])
+    found = fit(data, Wanted(knobs, frontier=True))
+    assert found.axes == axes
+    assert values < {point.at for point in found.frontier}
+    counts = [int(point.found.best.value) for point in found.frontier if point.found.best]
+    assert len(counts) == len(found.frontier)
+    assert counts == sorted(counts, reverse=True)
+    for point in found.frontier:
+        assert point.found.best is not None
+        assert outcome(data, point.found.best.changes) == "fits"
+        assert point.found.next is None or outcome(data, point.found.next.changes) != "fits"
+    row = document(found)["frontier"][0]
+    assert row["layers_unfrozen"] == counts[0]
+    assert f"Frontier: the largest layers-unfrozen of each {axes[1].value}" in shown(found)
+
+
+def test_layers_that_cannot_be_frozen() -> None:
+    with pytest.raises(InputError, match="the plan has an adapter"):
+        only({**EIGHT, "adapter": LORA}, Knob.LAYERS_UNFROZEN)
+    own = {"framework": "torchtune", "versions": {"torch": "2.8.0", "torchtune": "0.6.1"}}
+    limit = only(with_changes(EIGHT, [Change("stack", own)]), Knob.LAYERS_UNFROZEN)
+    assert limit.found.best is None
+    assert limit.found.next is not None
+    assert "with torchtune" in limit.found.next.problem
 
 
 def test_the_largest_model_of_a_family() -> None:

@@ -32,6 +32,17 @@ def test_reentrant_recompute_over_a_frozen_embedding_trains_nothing() -> None:
     assert not warned(answer({"kind": "full", "reentrant": False}, trainable=["lm_head"]), word)
 
 
+def test_frozen_layers_under_a_recompute_that_asks_for_gradients_run_backward() -> None:
+    word, full = "keep their inputs and run backward", {"kind": "full", "reentrant": False}
+    assert warned(answer(full, "5.24.0", trainable=["layers.2"]), word)
+    assert not warned(answer(full, "4.56.0", trainable=["layers.2"]), word)
+    assert not warned(answer(full, "5.24.0", trainable=["layers.2", "embed_tokens"]), word)
+    assert not warned(answer(full, "5.24.0", trainable=["layers.0"]), word)
+    assert not warned(answer("none", "5.24.0", trainable=["layers.2"]), word)
+    older, newer = (answer(full, release, trainable=["layers.2"]).peak.allocated for release in ("4.56.0", "5.24.0"))
+    assert older.expected < newer.expected
+
+
 def test_layers_that_no_gradient_reaches_have_none_and_no_states() -> None:
     found = answer(REENTRANT, trainable=["lm_head", "self_attn"])
     lines = [line for line in found.ledger.lines if line.account in (Account.GRADIENTS, Account.OPTIMIZER)]

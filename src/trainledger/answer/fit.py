@@ -11,6 +11,7 @@ from trainledger.answer.estimate import estimate
 from trainledger.answer.fit_choices import Choice, choices, numbered, positions, span_of
 from trainledger.answer.fit_search import Counted, Found, Span, first_that_fits, largest
 from trainledger.answer.need import Question, Trial, asked
+from trainledger.answer.unfrozen import trained_layers, unfrozen
 from trainledger.answer.verdict import Outcome
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.fit_knobs import CONFIDENCE, KNOBS, LADDERS, Knob
@@ -18,6 +19,7 @@ from trainledger.plan.schema import Plan
 
 Report = Callable[[int, int], None]  # whole estimates made, and about how many are expected
 USUAL = (Knob.MICRO_BATCH, Knob.SEQUENCE)
+Axes = tuple[Knob, Knob]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,15 @@ class Wanted:
     knobs: tuple[Knob, ...] = USUAL
     family: str = ""
     frontier: bool = False
+
+    @property
+    def axes(self) -> Axes:
+        """What the frontier looks for, and of what: the micro-batch of each sequence; where layers are looked for,
+        these, of each sequence, or of each micro-batch where that is looked for and the sequence is not."""
+        if Knob.LAYERS_UNFROZEN not in self.knobs:
+            return Knob.MICRO_BATCH, Knob.SEQUENCE
+        rows = Knob.MICRO_BATCH in self.knobs and Knob.SEQUENCE not in self.knobs
+        return Knob.LAYERS_UNFROZEN, Knob.MICRO_BATCH if rows else Knob.SEQUENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +55,15 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The largest micro-batch of one sequence."""
+    """The largest of what a frontier looks for, at one value of the other (`at`)."""
 
-    sequence: int
+    at: int
     found: Found
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The plan as it stands (`now`), each limit alone, and the frontier of micro-batch by sequence."""
+    """The plan as it stands (`now`), each limit alone, and the frontier: what it looks for, and of what (`axes`)."""
 
     plan: Plan
     confidence: float
@@ -60,6 +71,7 @@ class Fit:
     limits: tuple[Limit, ...]
     frontier: tuple[Point, ...]
     unexplained: Unexplained | None
+    axes: Axes = USUAL
 
     @property
     def outcome(self) -> Outcome:
@@ -84,10 +96,10 @@ def fit(
         estimate(plan)  # says every problem, not the first alone
     tick = _ticker(report, len(wanted.knobs) + wanted.frontier * LADDERS.rows)
     limits = tuple(_limit(question, plan, knob, (wanted.family, tick)) for knob in wanted.knobs)
-    frontier = tuple(_frontier(question, plan, tick)) if wanted.frontier else ()
+    frontier = tuple(_frontier(question, plan, wanted.axes, tick)) if wanted.frontier else ()
     if report is not None:
         report(1, 1)
-    return Fit(plan, confidence, now, limits, frontier, unexplained)
+    return Fit(plan, confidence, now, limits, frontier, unexplained, wanted.axes)
 
 
 def knob_of(name: str) -> Knob:
@@ -154,35 +166,37 @@ def _own(plan: Plan, knob: Knob) -> int | str:
         return str(plan.keys().get("name") or plan.keys().get("model_type"))
     if knob is Knob.DEVICE:
         return (plan.device.name if plan.device else None) or "device"
+    if knob is Knob.LAYERS_UNFROZEN:
+        return unfrozen(plan)
     section, _, name = KNOBS[knob].path.partition(".")
     return int(getattr(getattr(plan, section), name))
 
 
-def _frontier(question: Question, plan: Plan, tick: Callable[[], None]) -> Iterator[Point]:
-    """The largest micro-batch of each sequence that doubles, of the plan's own, and of the longest of all."""
-    span = span_of(plan, Knob.SEQUENCE)
-    one = numbered(plan, Knob.MICRO_BATCH, 1)
-    longest = largest(span, _tries(question, plan, Knob.SEQUENCE, tick, one)).best
+def _frontier(question: Question, plan: Plan, axes: Axes, tick: Callable[[], None]) -> Iterator[Point]:
+    """The largest of the first axis at each value of the second that doubles, at the plan's own, and at the last."""
+    sought, across = axes
+    values, span = span_of(plan, sought), span_of(plan, across)
+    least = numbered(plan, sought, values.low)
+    longest = largest(span, _tries(question, plan, across, tick, least)).best
     if longest is None:
         return
-    top = int(longest.value)
-    batches, last = span_of(plan, Knob.MICRO_BATCH), 0
-    for sequence in _ladder(span, plan.batch.sequence, top):
-        start = last * _previous(sequence, last) // sequence if last else plan.batch.micro_batch
-        here = Span(batches.low, batches.high, batches.step, max(start, 1))
-        base = numbered(plan, Knob.SEQUENCE, sequence)
-        found = largest(here, _tries(question, plan, Knob.MICRO_BATCH, tick, base))
-        last = int(found.best.value) if found.best else 1
-        yield Point(sequence, found)
+    top, last = int(longest.value), 0
+    for at in _ladder(across, span, int(_own(plan, across)), top):
+        start = _start(sought, at, last) if last else values.start
+        here = Span(values.low, values.high, values.step, max(start, values.low))
+        base = numbered(plan, across, at)
+        found = largest(here, _tries(question, plan, sought, tick, base))
+        last = int(found.best.value) if found.best else values.low
+        yield Point(at, found)
 
 
-def _previous(sequence: int, last: int) -> int:
-    """A guess of the sequence before, on a ladder that doubles."""
-    return sequence >> 1 if last > 1 else sequence
+def _start(sought: Knob, at: int, last: int) -> int:
+    """A guess from the value before, on a ladder that doubles: half as many sequences, as many layers."""
+    return last >> 1 if sought is Knob.MICRO_BATCH and last > 1 and at > 1 else last
 
 
-def _ladder(span: Span, own: int, top: int) -> tuple[int, ...]:
-    least = span.value(span.number(max(LADDERS.sequences, span.low)))
+def _ladder(across: Knob, span: Span, own: int, top: int) -> tuple[int, ...]:
+    least = span.value(span.number(max(LADDERS.sequences, span.low))) if across is Knob.SEQUENCE else span.low
     found = {top} | ({own} if own <= top else set())
     while least < top and len(found) < LADDERS.rows:
         found.add(least)
@@ -203,5 +217,7 @@ def _notes(plan: Plan, knob: Knob, found: Found, span: Span | None) -> Iterator[
         yield f"the model's keys state {positions(plan):,} positions: longer sequences need a longer rotary table"
     if span is not None and found.next is None:
         yield f"{span.high:,} is the highest value there is to try; memory does not bound it"
+    if knob is Knob.LAYERS_UNFROZEN:
+        yield trained_layers(plan, int(best.value))
     if knob is Knob.MICRO_BATCH:
         yield "accumulation is kept, so the global batch grows with the micro-batch; halve one to double the other"

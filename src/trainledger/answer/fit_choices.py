@@ -9,6 +9,7 @@ from math import lcm
 from trainledger.answer.changed import LEFT_OUT, Change, Data, planned
 from trainledger.answer.estimate import device_of
 from trainledger.answer.fit_search import Span
+from trainledger.answer.unfrozen import last_layers, paths_of, unfrozen, whole_model
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.catalogue import every_entry
 from trainledger.facts.catalogue.entry import Entry
@@ -32,6 +33,8 @@ class Choice:
 
 def numbered(plan: Plan, knob: Knob, value: int) -> tuple[Change, ...]:
     """The changes that set a knob of whole numbers. A micro-batch leaves accumulation as it is."""
+    if knob is Knob.LAYERS_UNFROZEN:
+        return (last_layers(plan, value),)
     own = Change(KNOBS[knob].path, value)
     if knob is Knob.MICRO_BATCH:
         return (own, Change("batch.global", LEFT_OUT), Change("batch.accumulation", accumulation(plan)))
@@ -52,6 +55,9 @@ def span_of(plan: Plan, knob: Knob) -> Span:
         learned = any(part in weight.name for weight in model.embeddings for part in LEARNED_POSITIONS)
         high = positions(plan) if learned and positions(plan) else row.high
         return Span(min(step, high), high, step, plan.batch.sequence)
+    if knob is Knob.LAYERS_UNFROZEN:
+        layers = len(paths_of(whole_model(plan)))
+        return Span(row.step, layers, row.step, max(unfrozen(plan), row.step))
     adapter = plan.adapter
     if adapter is None or adapter.r is None:
         raise InputError([Problem("adapter.r", "not given", "a rank is looked for in a plan that has an adapter's")])

@@ -190,11 +190,21 @@ def _frozen(plan: Plan, model: Model) -> Iterator[str]:
             "stack.recompute: with reentrance a layer whose input needs no gradient is left without one; call "
             f"enable_input_require_grads, or nothing is trained ({INPUT_GRADIENTS.source})"
         )
+    if asks and _starts_frozen(model) and not _embeds(plan, model):
+        yield (
+            "stack.recompute: it makes the embedding's rows need a gradient, so that frozen layers below the first "
+            f"trained one keep their inputs and run backward too ({INPUT_GRADIENTS.source})"
+        )
     if not given.reentrant and plan.quantization is not None and plan.quantization.kind == "int8":
         yield (
             "stack.recompute: LLM.int8() layers hold their inputs as attributes, which a checkpoint without reentrance "
             f"does not drop; with reentrance it does ({BNB_INT8.source})"
         )
+
+
+def _starts_frozen(model: Model) -> bool:
+    """Whether a plan that trains some modules by name leaves the first layer as it is."""
+    return any(0 in block.layers and all(weight.frozen for weight in block.weights) for block in model.blocks)
 
 
 def _embeds(plan: Plan, model: Model) -> bool:

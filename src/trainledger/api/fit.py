@@ -50,8 +50,8 @@ def fit(
     """The limits of a plan: the largest micro-batch and sequence that fit, or what `find` names.
 
     `measured`: small runs, each a file of run records or a text such as `reserved=11GiB,batch.micro_batch=1`. `family`:
-    of models; `frontier`: True for the micro-batch of each sequence; any further name changes a key of the plan:
-    `batch__micro_batch=2`. Raises InputError with every problem.
+    of models; `frontier`: True for the micro-batch of each sequence (with `layers-unfrozen` in `find` the layers of
+    each); any further name changes a key of the plan: `batch__micro_batch=2`. Raises InputError with every problem.
     """
     family, frontier = str(more.pop("family", "")), bool(more.pop("frontier", False))
     wanted = Wanted(tuple(dict.fromkeys(map(knob_of, find))) or USUAL, family, frontier)

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 COMMAND = Gated  # the class of the command, for the root
 
 FIND_HELP = (
-    "What to look for: micro-batch, sequence, lora-rank, model, device, devices, tp, pp, cp, ep. May be given several"
-    " times; left out, micro-batch and sequence."
+    "What to look for: micro-batch, sequence, lora-rank, layers-unfrozen (the last layers trained, all else frozen), "
+    "model, device, devices, tp, pp, cp, ep. May be given several times; left out, micro-batch and sequence."
+)
+FRONTIER_HELP = (
+    "The micro-batch of each sequence, as a table; with --find layers-unfrozen the layers of each sequence, and with "
+    "--find micro-batch too those of each micro-batch."
 )
 FAMILY_HELP = "Models whose names begin so (qwen2.5), for --find model; left out, those of the plan's model type."
 CONFIDENCE_HELP = "How sure: 0.95 is the interval's high end, 0.5 its expected value."
@@ -32,7 +36,7 @@ MEASURED_HELP = (
 def fit(
     files: Files,
     find: Annotated[list[str] | None, typer.Option("--find", metavar="WHAT", help=FIND_HELP)] = None,
-    frontier: Annotated[bool, typer.Option("--frontier", help="The micro-batch of each sequence, as a table.")] = False,
+    frontier: Annotated[bool, typer.Option("--frontier", help=FRONTIER_HELP)] = False,
     measured: Annotated[list[str] | None, typer.Option("--measured", metavar="RUN", help=MEASURED_HELP)] = None,
     confidence: Annotated[float, typer.Option("--confidence", help=CONFIDENCE_HELP)] = 0.95,
     family: Annotated[str, typer.Option("--family", metavar="NAME", help=FAMILY_HELP)] = "",
@@ -43,7 +47,8 @@ def fit(
     gate: Annotated[str, typer.Option("--gate", metavar="[=tight]", help=GATE_HELP)] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
 ) -> None:
-    """The largest batch, sequence, rank or model, or the fewest devices, that still fit, and what the wall is.
+    """The largest batch, sequence, rank, number of trained layers or model, or the fewest devices, that still fit, and
+    what the wall is.
 
     Every value is a whole estimate of the changed plan; one step more does not fit.
     """

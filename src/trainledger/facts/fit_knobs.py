@@ -10,6 +10,11 @@ from trainledger.base.units import KIB
 from trainledger.facts.limits import MICRO_BATCH, SEQUENCE
 
 OWN = Source("trainledger's own choice", "steps and bounds of a search, no measurement", "2026-11")
+FREEZE = Source(
+    "LLaMA-Factory, its freeze tuning",
+    "llamafactory/model/adapter.py, _setup_freeze_tuning: the last n layers, whole; all else frozen",
+    "0.9.6",
+)
 TILES = Source(
     "Matrix Multiplication Background User's Guide",
     "docs.nvidia.com/deeplearning/performance, Tensor Core requirements: dims that are multiples of 64 elements (bf16)",
@@ -23,6 +28,7 @@ class Knob(StrEnum):
     MICRO_BATCH = "micro-batch"
     SEQUENCE = "sequence"
     LORA_RANK = "lora-rank"
+    LAYERS_UNFROZEN = "layers-unfrozen"
     MODEL = "model"
     DEVICE = "device"
     DEVICES = "devices"
@@ -52,6 +58,7 @@ KNOBS: dict[Knob, KnobRow] = {
         KnobRow(Knob.MICRO_BATCH, "batch.micro_batch", "sequences", True, OWN, 1, MICRO_BATCH.value),
         KnobRow(Knob.SEQUENCE, "batch.sequence", "tokens", True, TILES, 64, SEQUENCE.value),
         KnobRow(Knob.LORA_RANK, "adapter.r", "", True, OWN, 1),
+        KnobRow(Knob.LAYERS_UNFROZEN, "trainable", "layers", True, FREEZE, 1),
         KnobRow(Knob.MODEL, "model", "", True, OWN),
         KnobRow(Knob.DEVICE, "device", "", False, OWN),
         KnobRow(Knob.DEVICES, "parallel.world", "devices", False, OWN),
@@ -88,8 +95,8 @@ class Stretch:
 @dataclass(frozen=True, slots=True)
 class Ladders:
     """`devices`: stretches of numbers of data-parallel replicas. `sequences`: the first of a frontier's, which
-    double from there, and `rows`: how many at most. `beyond`: how many values past the first that does not fit are
-    tried too. `turns`: after so many interpolations a search halves once."""
+    double from there (micro-batches from 1), and `rows`: how many at most. `beyond`: how many values past the first
+    that does not fit are tried too. `turns`: after so many interpolations a search halves once."""
 
     devices: tuple[Stretch, ...]
     sequences: int

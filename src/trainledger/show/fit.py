@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainledger.answer.anchor import Unexplained
+from trainledger.answer.changed import LEFT_OUT
 from trainledger.answer.fit import Fit, Limit, Point
 from trainledger.answer.need import Trial
-from trainledger.facts.fit_knobs import CONFIDENCE, KNOBS
+from trainledger.facts.fit_knobs import CONFIDENCE, KNOBS, Knob
 from trainledger.show.budgets import band
 from trainledger.show.compare import signed
 from trainledger.show.estimate import View
@@ -37,8 +38,8 @@ def document(found: Fit) -> dict[str, Any]:
         "limits": [_limit(limit) for limit in found.limits],
         "frontier": [
             {
-                "sequence": point.sequence,
-                "micro_batch": point.found.best.value if point.found.best else None,
+                _key(found.axes[1]): point.at,
+                _key(found.axes[0]): point.found.best.value if point.found.best else None,
                 "best": _trial(point.found.best),
                 "next": _trial(point.found.next),
             }
@@ -46,6 +47,10 @@ def document(found: Fit) -> dict[str, Any]:
         ],
         "unexplained": _line(found.unexplained),
     }
+
+
+def _key(knob: Knob) -> str:
+    return knob.value.replace("-", "_")
 
 
 def _limit(limit: Limit) -> dict[str, Any]:
@@ -58,12 +63,20 @@ def _limit(limit: Limit) -> dict[str, Any]:
         "own": limit.own,
         "step": limit.step or None,
         "value": limit.found.best.value if limit.found.best else None,
+        "set": _set(limit.found.best),
         "best": _trial(limit.found.best),
         "next": _trial(limit.found.next),
         "fits_beyond": [one.value for one in limit.found.beyond],
         "refused": [{"value": one.value, "why": one.problem} for one in limit.refused],
         "notes": list(limit.notes),
     }
+
+
+def _set(trial: Trial | None) -> dict[str, Any] | None:
+    """Keys of the plan with their values; null: left out."""
+    if trial is None:
+        return None
+    return {one.path: None if one.value is LEFT_OUT else one.value for one in trial.changes}
 
 
 def _trial(trial: Trial | None) -> dict[str, Any] | None:
@@ -184,13 +197,14 @@ def _refused(found: Fit) -> Section:
 
 def _frontier(found: Fit, view: View) -> Section:
     rows = tuple(_point(point, view) for point in found.frontier)
-    header = ("sequence", "micro-batch", "margin", "peak at", "the wall: one more")
-    return Section("Frontier: the largest micro-batch of each sequence", (), header, rows, (0, 1, 2))
+    sought, across = (knob.value for knob in found.axes)
+    header = (across, sought, "margin", "peak at", "the wall: one more")
+    return Section(f"Frontier: the largest {sought} of each {across}", (), header, rows, (0, 1, 2))
 
 
 def _point(point: Point, view: View) -> tuple[str, ...]:
     best, wall = point.found.best, point.found.next
     more = "-" if wall is None else _wall(wall, view)
     if best is None:
-        return (f"{point.sequence:,}", "0", "-", "-", more)
-    return (f"{point.sequence:,}", _text(best.value), view.size(best.margin), best.moment, more)
+        return (f"{point.at:,}", "0", "-", "-", more)
+    return (f"{point.at:,}", _text(best.value), view.size(best.margin), best.moment, more)
