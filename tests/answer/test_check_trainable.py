@@ -90,6 +90,21 @@ def test_a_flat_unit_is_trained_or_frozen() -> None:
         made("fsdp1", ["layers.3"], options={"options": {"use_orig_params": False, "auto_wrap_policy": "NO_WRAP"}})
 
 
+def test_what_is_trained_in_fp32() -> None:
+    """Its weights, gradients and states are twice as wide; DeepSpeed casts it back; elsewhere it is refused."""
+    option = {"stack": {"versions": VERSIONS, "options": {"cast_trainable_params_to_fp32": True}}}
+    for strategy, times in (("none", 2), ("ddp", 2), ("zero2", 1), ("zero3", 1)):
+        plain, wide = made(strategy, ["layers.3"]), made(strategy, ["layers.3"], **option)
+        states = [resident(one)[Account.OPTIMIZER] for one in (plain, wide)]
+        assert states[1] == times * states[0]
+        if strategy == "none":
+            more = [resident(one)[Account.WEIGHTS] for one in (plain, wide)]
+            assert more[1] - more[0] == 2 * plain.parameters.trainable
+    for strategy, trainable in (("fsdp1", ["layers.3"]), ("fsdp2", ["layers.3"]), ("none", "all")):
+        with pytest.raises(InputError, match="cast_trainable_params_to_fp32"):
+            made(strategy, trainable, **option)
+
+
 @pytest.mark.parametrize(
     ("framework", "more"), [("torchtune", {}), ("litgpt", {}), ("megatron", {}), ("torchtitan", {})]
 )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.importers.fuzz import mappings, read, scripts
+from trainledger.answer.estimate import estimate
 from trainledger.base.problems import InputError
 from trainledger.facts.import_axolotl import AXOLOTL_KEYS, MISTAKEN
 from trainledger.importers import axolotl
@@ -162,6 +163,22 @@ def test_other_files_are_not_taken_for_axolotls(tmp_path: Path) -> None:
         path = tmp_path / "other.yml"
         path.write_text(text)
         assert axolotl.identify(read_input(str(path))) == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "trained"),
+    [
+        (["^lm_head.weight$", "model.layers.1[0-5]+."], ["lm_head.weight", "model.layers.1[0-5]*"]),
+        (["model.layers.(14|15)."], ["model.layers.14", "model.layers.15"]),
+        (["^model.embed_tokens.weight$[:32000]"], ["model.embed_tokens.weight"]),
+        (["model.layers.15.mlp.down_proj"], ["model.layers.15.mlp.down_proj*"]),
+    ],
+)
+def test_axolotl_s_unfrozen_parameters(tmp_path: Path, names: list[str], trained: list[str]) -> None:
+    text = f"{BASE}micro_batch_size: 1\nunfrozen_parameters:\n" + "".join(f"  - {name}\n" for name in names)
+    plan = draft(tmp_path, text).plan
+    assert list(plan.trainable) == trained
+    assert 0 < estimate(plan).parameters.trainable < estimate(plan).parameters.total
 
 
 @settings(max_examples=150, deadline=None)

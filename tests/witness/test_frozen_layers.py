@@ -66,6 +66,45 @@ def test_one_device(family: str, trainable: list[str], recompute: str, precision
         assert not saved.differences(saved.of_ledger(ours.ledger, LAYERS), saved.of_record(record), hidden)
 
 
+@pytest.mark.parametrize("recompute", ["full", "full-reentrant"])
+@pytest.mark.parametrize(
+    ("trainable", "precision"),
+    [
+        ("all", "pure"),
+        (LAST, "pure"),
+        (MIDDLE, "autocast"),
+        (["layers.0", "layers.2"], "pure"),
+        (["embed_tokens", "layers.2.mlp"], "pure"),
+    ],
+)
+def test_checkpoints_of_trained_layers_alone(recompute: str, trainable: Any, precision: str) -> None:
+    """As LLaMA-Factory's: the first trained layer's input is a leaf of the graph, frozen layers run as they are."""
+    given = plan("llama", trainable, recompute, precision=PRECISIONS[precision], batch={"micro_batch": 3})
+    stack = given.stack.model_copy(update={"versions": {**VERSIONS, "llamafactory": "0.9.6"}})
+    given = given.model_copy(update={"stack": stack})
+    record = traced(given, where_of(job_of(given)))
+    theirs = phases(trace_of(record, conf=read_conf(given.stack.allocator)).moments)
+    assert phases(estimate(given).ledger.moments) == theirs
+
+
+@pytest.mark.parametrize(
+    ("family", "trainable", "recompute"),
+    [
+        ("llama", MIDDLE, "none"),
+        ("llama", ["layers.2", "norm", "lm_head"], "full-reentrant"),
+        ("qwen2", FIRST, "full"),
+        ("llama", ["embed_tokens", "layers.1.mlp"], "none"),
+    ],
+)
+def test_what_is_trained_in_fp32(family: str, trainable: list[str], recompute: str) -> None:
+    """Beside frozen weights in 16 bits, under autocast, as LLaMA-Factory casts it."""
+    given = plan(family, trainable, recompute, precision={"autocast": True}, batch={"sequence": SEQUENCE})
+    stack = given.stack.model_copy(update={"options": {"cast_trainable_params_to_fp32": True}})
+    given = given.model_copy(update={"stack": stack})
+    theirs = phases(trace_of(tracer(job_of(given)), conf=read_conf(given.stack.allocator)).moments)
+    assert phases(estimate(given).ledger.moments) == theirs
+
+
 @pytest.mark.parametrize("trainable", [LAST, FIRST, ["layers.1", "lm_head"]])
 @pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}])
 def test_data_parallel(trainable: list[str], options: dict[str, bool]) -> None:

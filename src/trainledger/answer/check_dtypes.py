@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trainledger.base.problems import Problem
 from trainledger.facts.dtypes import DTYPES
 from trainledger.ledger.rank import trained_of
+from trainledger.model.build import upcasts
 from trainledger.model.program import Model
 from trainledger.plan.schema import Plan
 
@@ -20,7 +21,7 @@ def dtype_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     Sources: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _init_mp_dtypes; _flat_param.py,
     _validate_tensors_to_flatten (v2.13).
     """
-    if plan.parallel.strategy not in (*PER_PARAMETER, *FLAT):
+    if plan.parallel.strategy not in (*PER_PARAMETER, *FLAT) or upcasts(plan):  # which is refused by its own name
         return
     trained, usual = trained_of(plan), DTYPES[plan.precision.weights]
     for weight in (one for block in model.blocks for one in block.weights):

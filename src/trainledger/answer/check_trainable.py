@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
+from trainledger.facts.peft import UPCAST
 from trainledger.facts.sharding import FIRST
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.strategy import fsdp_of, keeps_names, wraps_layers
@@ -22,13 +23,14 @@ LOSSES = (FUSED, CHUNKED)  # make the head's gradient within the forward
 def trainable_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     """A pattern that fits nothing; nothing that is trained under a pipeline or a loss that makes gradients in its
     forward; a unit of FSDP1 of which some is trained."""
+    yield from _upcast_problems(plan)
     if plan.adapter is not None or plan.trainable in WHOLE:
         if plan.adapter is None and plan.trainable == "none" and (plan.parallel.pp > 1 or plan.stack.loss in LOSSES):
             allowed = "without a pipeline and with a plain loss it can be estimated so far"
             yield Problem("trainable", "found 'none' without an adapter", allowed, "Set it to all, or add an adapter.")
         return
     patterns = (plan.trainable,) if isinstance(plan.trainable, str) else plan.trainable
-    alias = [op.name for op in model.head.ops if isinstance(op.spec, Linear)]
+    alias = [f"{op.name}.weight" for op in model.head.ops if isinstance(op.spec, Linear)]
     names = [*alias, *(name for name, _ in storages(model))]
     every = "".join(f".{name}.\n" for name in names)
     for pattern in patterns:
@@ -37,6 +39,19 @@ def trainable_problems(plan: Plan, model: Model) -> Iterator[Problem]:
             allowed = "names of modules are needed: q_proj, mlp, model.layers.3, lm_head"
             yield Problem("trainable", f"{pattern!r} fits no module", allowed)
     yield from _flat_problems(plan, model)
+
+
+def _upcast_problems(plan: Plan) -> Iterator[Problem]:
+    """What is trained cast to fp32 beside frozen weights that stay as they are."""
+    path = f"stack.options.{UPCAST.option}"
+    if not plan.stack.options.get(UPCAST.option):
+        return
+    if plan.adapter is not None or plan.trainable in WHOLE:
+        fix = "Set adapter.dtype: fp32." if plan.adapter else "Set precision.weights: fp32."
+        yield Problem(path, "found true without a trainable that names modules", "it casts these alone", fix)
+    elif fsdp_of(plan):
+        allowed = "without FSDP, which shards weights of one dtype together, it can be estimated so far"
+        yield Problem(path, f"found true with {plan.parallel.strategy}", allowed, "Set precision.weights: fp32.")
 
 
 def _flat_problems(plan: Plan, model: Model) -> Iterator[Problem]:

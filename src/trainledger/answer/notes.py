@@ -19,7 +19,7 @@ from trainledger.facts.limits import SMALL
 from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
-from trainledger.facts.peft import INPUT_GRADIENTS
+from trainledger.facts.peft import INPUT_GRADIENTS, OWN_CHECKPOINTS
 from trainledger.facts.quantization import BNB_INT8
 from trainledger.facts.sharding import FSDP2, OFFLOAD, SIZE_WRAP
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
@@ -184,8 +184,8 @@ def _frozen(plan: Plan, model: Model) -> Iterator[str]:
     given = plan.stack.recompute
     if given.kind != "full":
         return
-    asks = run_of(plan, REFERENCE).asks_inputs(model)
-    if given.reentrant and not asks and not _embeds(plan, model):
+    asks, own = run_of(plan, REFERENCE).asks_inputs(model), plan.stack.versions.get(OWN_CHECKPOINTS.package)
+    if given.reentrant and not asks and not own and not _embeds(plan, model):
         yield (
             "stack.recompute: with reentrance a layer whose input needs no gradient is left without one; call "
             f"enable_input_require_grads, or nothing is trained ({INPUT_GRADIENTS.source})"

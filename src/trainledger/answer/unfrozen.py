@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainledger.answer.changed import Change
 from trainledger.base.problems import InputError, Problem
 from trainledger.model.build import WHOLE, model_of
-from trainledger.model.chosen import chosen
+from trainledger.model.chosen import around, chosen
 from trainledger.model.program import Model
 from trainledger.plan.schema import Plan
 
@@ -44,8 +44,7 @@ def besides(plan: Plan, model: Model) -> tuple[str, ...]:
 def _around(marked: Model) -> bool:
     """Whether all that is trained stands before or behind the layers."""
     inner = (weight for block in marked.blocks for weight in block.weights)
-    around = (*marked.embeddings, *marked.head.weights)
-    return not all(one.frozen for one in around) and all(one.frozen for one in inner)
+    return not all(one.frozen for one in around(marked)) and all(one.frozen for one in inner)
 
 
 def unfrozen(plan: Plan) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainledger.base.sources import Source
 from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, SETTINGS, Moves, Setting, Value
 from trainledger.facts.option_row import Direction, Effect, Kind, Row, counted, harmless, uncounted
+from trainledger.facts.peft import UPCAST
 
 OPTIONS, ENV, ALLOCATOR = "stack.options", "stack.env", "stack.allocator"
 BOOL, COUNT, NUMBER, TEXT, TEXTS = Kind.BOOL, Kind.COUNT, Kind.NUMBER, Kind.TEXT, Kind.TEXTS
@@ -46,6 +47,7 @@ def _allocator(setting: Setting) -> Row:
 STACK_ROWS: tuple[Row, ...] = (
     *counted(OPTIONS, TORCH_OPTIM, (("zero_grad_set_to_none", BOOL),)),
     *counted(OPTIONS, HF_MODEL, (("batch_tensors", TEXTS), ("keep_outputs", BOOL))),
+    *counted(OPTIONS, UPCAST.source, ((UPCAST.option, BOOL),)),
     *counted(OPTIONS, HF_LOADING, (("low_cpu_mem_usage", BOOL), ("device_map", TEXT))),
     *counted(OPTIONS, HF_TRAINER, (("dataloader_num_workers", COUNT), ("dataloader_prefetch_factor", COUNT))),
     *uncounted(

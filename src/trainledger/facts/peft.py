@@ -111,6 +111,40 @@ INPUT_GRADIENTS = InputGradients(
 
 
 @dataclass(frozen=True, slots=True)
+class OwnCheckpoints:
+    """A front end that puts a function of its own around each layer's checkpoint: it recomputes only layers of which
+    something is trained, and makes the input of each need a gradient. The embedding's rows are left to PEFT."""
+
+    package: str
+    source: Source
+
+
+OWN_CHECKPOINTS = OwnCheckpoints(
+    "llamafactory",
+    Source(
+        "LLaMA-Factory, recompute of trained layers",
+        "llamafactory/model/model_utils/checkpointing.py, get_custom_gradient_checkpointing_func",
+        "0.9.3, 0.9.6",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Upcast:
+    """A switch (`option`, of stack.options) under which weights that are trained are cast to fp32, and frozen ones stay
+    as they are. DeepSpeed casts all of them back as it takes the model."""
+
+    option: str
+    source: Source
+
+
+UPCAST = Upcast(
+    "cast_trainable_params_to_fp32",
+    Source("LLaMA-Factory, what is trained in float32", "llamafactory/model/adapter.py, init_adapter", "0.9.6"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class ScaledRows:
     """Since this release the embeddings of these families scale their rows in their own module; before, in the model's
     forward, but for those that always did."""

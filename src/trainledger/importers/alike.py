@@ -21,7 +21,8 @@ from trainledger.importers.emit import leaves, moves
 from trainledger.importers.emit_sharding import PARTS
 from trainledger.importers.hf_fsdp import TRANSFORMER_WRAP
 from trainledger.importers.yaml_text import scalar
-from trainledger.model.build import build
+from trainledger.model.build import build, model_of
+from trainledger.model.counts import storages
 from trainledger.plan.schema import Plan, as_mapping
 
 # Keys without which files would be of another run.
@@ -93,6 +94,8 @@ def needed(path: str) -> bool:
 def differences(plan: Plan, back: Plan) -> Iterator[Difference]:
     """Keys in which a plan that was read back differs from the one that it was written from."""
     mine, theirs = normal(plan), normal(back)
+    if plan.trainable != back.trainable and _trained(plan) == _trained(back):
+        theirs["trainable"] = mine["trainable"]
     if build(plan.keys()) != build(back.keys()):
         own = {f"model.{key}": value for key, value in plan.keys().items() if key != "name"}
         read = {f"model.{key}": value for key, value in back.keys().items() if key != "name"}
@@ -102,6 +105,13 @@ def differences(plan: Plan, back: Plan) -> Iterator[Difference]:
         value, other = mine.get(path), theirs.get(path)
         if value != other and not (value is None and path in OWN_RELEASES):
             yield Difference(path, value, other)
+
+
+def _trained(plan: Plan) -> tuple[str, ...]:
+    """The names of the weights that a plan trains, where no adapter is."""
+    if plan.adapter is not None or plan.trainable == "none":
+        return ()
+    return tuple(sorted(name for name, weight in storages(model_of(plan)) if not weight.frozen))
 
 
 def _alike(path: str, value: Any) -> Any:

@@ -70,8 +70,9 @@ def trained(front: FrontEnd) -> None:
     own, piece = front.own, front.piece
     names = own.texts("unfrozen_parameters")
     if names and not own.has("adapter"):
-        patterns = [globbed(name) for name in names]
-        if all(patterns):
+        found = [globbed(name) for name in names]
+        if all(found):
+            patterns = list(dict.fromkeys(one for patterns in found for one in patterns))
             piece.give("trainable", patterns, own.where("unfrozen_parameters"))
         else:
             front.uncounted("unfrozen_parameters", own.where("unfrozen_parameters"), Direction.HIGH)

@@ -20,6 +20,9 @@ from trainledger.importers.emit_front import front_files, front_lines
 from trainledger.importers.emit_hf import BITS, HALF, LENGTH
 from trainledger.importers.emit_sharding import FSDP, torchrun
 from trainledger.importers.hf_adapter import ALL_LINEAR
+from trainledger.importers.patterns import expression_of
+from trainledger.model.build import model_of
+from trainledger.model.counts import storages
 
 FRAMEWORK, SUFFIX = "transformers", ".yaml"
 OWN_OPTIMIZERS = ("muon",)
@@ -94,8 +97,8 @@ def _rest(said: Said) -> Iterator[Line]:
         yield Line(OWN, "fp32_norms", norms == "fp32", "precision.norms")
     patterns = said.get("trainable", "all")
     if isinstance(patterns, tuple):
-        texts = [one.replace(".", "\\.").replace("*", ".*") for one in patterns]
-        yield Line(OWN, "unfrozen_parameters", texts, "trainable")
+        top = tuple(dict.fromkeys(name.partition(".")[0] for name, _ in storages(model_of(said.plan))))
+        yield Line(OWN, "unfrozen_parameters", [expression_of(one, top) for one in patterns], "trainable")
     layers, fused = "liger" in said.get("stack.kernels", ()), said.get("stack.loss") == "fused-linear"
     if layers or fused:
         yield Line(OWN, "plugins", [PLUGIN], "stack.kernels")

@@ -20,6 +20,9 @@ from trainledger.importers.emit import LAUNCH, OWN, Lever, Line, Names, Said, Sh
 from trainledger.importers.emit_front import front_files, front_lines
 from trainledger.importers.emit_hf import HALF, LENGTH
 from trainledger.importers.hf_adapter import ALL_LINEAR
+from trainledger.model.build import model_of
+from trainledger.model.chosen import around, chosen
+from trainledger.model.program import Block
 
 FRAMEWORK, SUFFIX = "transformers", ".yaml"
 OFT = "oft"
@@ -86,16 +89,32 @@ def _oft(said: Said) -> Iterator[Line]:
 
 
 def _frozen(said: Said, patterns: tuple[str, ...]) -> Iterator[Line]:
-    """The last layers, whole or by module, and what else is trained besides."""
-    path, layered = "trainable", [one.split(".", 2) for one in patterns if one.startswith("layers.")]
-    numbers = {one[1] for one in layered}
-    modules = dict.fromkeys(".".join(one[2:]) or "all" for one in layered)
-    extra = [one for one in patterns if not one.startswith("layers.")]
+    """The last layers (below 0: the first), whole or by module, and what else is trained besides."""
+    path, numbered = "trainable", [one for one in patterns if any(_counts(part) for part in one.split("."))]
+    whole = model_of(said.plan.model_copy(update={path: "all"}))
+    model, extra = chosen(whole, numbered), [one for one in patterns if one not in numbered]
+    if not all(any(not one.frozen for one in around(chosen(whole, (pattern,)))) for pattern in extra):
+        raise refuse(said, path, "LLaMA-Factory trains the last or the first layers, and modules around them")
+    trained = {at: _modules(block) for block in model.blocks for at in block.layers if _modules(block)}
+    modules, count = next(iter(trained.values()), ()), len(trained)
+    first = min(trained, default=-1) == 0 and count < sum(block.count for block in model.blocks)
     yield Line(OWN, "finetuning_type", "freeze", path)
-    yield Line(OWN, "freeze_trainable_layers", len(numbers), path)
-    yield Line(OWN, "freeze_trainable_modules", ",".join(modules) or "all", path)
+    yield Line(OWN, "freeze_trainable_layers", -count if first else count, path)
+    yield Line(OWN, "freeze_trainable_modules", ",".join(modules), path)
     if extra:
-        yield Line(OWN, "freeze_extra_modules", ",".join(extra), path)
+        yield Line(OWN, "freeze_extra_modules", ",".join(one.strip("*") for one in extra), path)
+
+
+def _counts(part: str) -> bool:
+    """Whether a part of a pattern is a layer's number."""
+    return part.isdigit() or any(mark in part for mark in "[?") or (part[:-1].isdigit() and part.endswith("*"))
+
+
+def _modules(block: Block) -> tuple[str, ...]:
+    """What of a layer is trained: the names of its modules, or all."""
+    found = dict.fromkeys(weight.name.partition(".")[0] for weight in block.weights if not weight.frozen)
+    every = {weight.name.partition(".")[0] for weight in block.weights}
+    return ("all",) if found.keys() == every else tuple(found)
 
 
 def _rest(said: Said) -> Iterator[Line]:

@@ -29,7 +29,8 @@ from trainledger.importers.formats import Context
 from trainledger.importers.front_end import FrontEnd, overlaid
 from trainledger.importers.inputs import Input
 from trainledger.importers.launched import Line, launch, named_file, ranks, split
-from trainledger.importers.llamafactory_trained import optimizer, precision, recompute, trained
+from trainledger.importers.llamafactory_freeze import trained
+from trainledger.importers.llamafactory_trained import optimizer, precision, recompute
 from trainledger.importers.piece import Given, Piece, Rank
 from trainledger.importers.script import Command
 from trainledger.importers.shell_words import Word

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from trainledger.base.problems import InputError
-from trainledger.facts.import_hf_filled import TUNED
 from trainledger.facts.import_llamafactory import (
     FLOAT32,
     FSDP2,
     GALORE,
-    LAST_LAYERS,
     LLAMAFACTORY_FILLED,
     REENTRANT_OFF,
 )
 from trainledger.facts.option_row import Direction
 from trainledger.importers.front_end import FrontEnd
-from trainledger.importers.model_source import resolve_model
 
 PROJECTED = ("galore", "apollo")
 _EIGHT = ("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit")
@@ -36,9 +30,6 @@ def precision(front: FrontEnd) -> None:
         front.fill((FLOAT32,))
     else:
         front.hand("dtype", half, name)
-    if method == "freeze" and not kept:
-        where = f"{own.where('finetuning_type')} (what is trained is float32)"
-        front.uncounted("finetuning_type", where, Direction.LOW)
 
 
 def recompute(front: FrontEnd) -> None:
@@ -98,37 +89,3 @@ def own_optimizer(front: FrontEnd) -> str:
     """Which of GaLore's variants `optim` asks for."""
     word = front.own.text("optim") or ""
     return "8bit" if word in _EIGHT else "adafactor" if word == "adafactor" else ""
-
-
-def trained(front: FrontEnd, folder: str) -> None:
-    """`finetuning_type: freeze`: the last layers (or, below 0, the first), or some modules of them."""
-    own, piece = front.own, front.piece
-    if own.text("finetuning_type") != "freeze":
-        return
-    where = own.where("freeze_trainable_layers", "finetuning_type")
-    count = layers_of(own.text("model_name_or_path") or "", folder)
-    chosen = own.number("freeze_trainable_layers")
-    chosen = int(chosen) if chosen is not None else int(str(LAST_LAYERS.value))
-    if not count:
-        piece.refuse(
-            "finetuning_type", "freeze", "the model's number of layers is needed, and is not known", where=where
-        )
-        return
-    numbers = range(max(0, count - chosen), count) if chosen > 0 else range(min(-chosen, count))
-    if own.flag("use_llama_pro") and chosen > 0 and not count % chosen:
-        stride = count // chosen
-        numbers = range(stride - 1, count + stride - 1, stride)
-    modules = own.texts("freeze_trainable_modules") or ["all"]
-    patterns = [f"layers.{at}" if name == "all" else f"layers.{at}.{name}" for at in numbers for name in modules]
-    piece.give("trainable", [*patterns, *(own.texts("freeze_extra_modules") or [])] or "none", where)
-
-
-def layers_of(model: str, folder: str) -> int:
-    """The number of layers of a model that is named, or of the one that it was tuned from; 0 where it is not known."""
-    keys: dict[str, object] = {}
-    for ending in ("", *TUNED):
-        if not keys and model.endswith(ending):
-            with suppress(InputError):
-                keys = resolve_model(model.removesuffix(ending), folder)[0]
-    found = next((keys[name] for name in ("num_hidden_layers", "n_layer", "num_layers", "n_layers") if name in keys), 0)
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0

@@ -17,6 +17,7 @@ from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.inductor import compile_frame
+from trainledger.ledger.kinds import Kind, kind_of
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program
 from trainledger.ledger.losses_pairs import CHOSEN
@@ -34,17 +35,6 @@ from trainledger.model.program import Block, Model
 from trainledger.model.prompts import virtual_tokens
 
 LOSS, LOGITS = "loss", "logits"
-
-
-class Kind(NamedTuple):
-    """What makes two layers equal: their block, whether the model's own name holds the input (the first layer's),
-    whether the input needs a gradient, its dtype, and how the layer is recomputed."""
-
-    block: int
-    first: bool
-    grad: bool
-    dtype: DType
-    recompute: str
 
 
 def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
@@ -117,7 +107,7 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
     """A layer, walked."""
     frame, piece, cached = written
     tape, source, target = frame.tape, piece.source, piece.target
-    if kind.first and opening.is_leaf:
+    if (kind.first and opening.is_leaf) or kind.asked:
         piece = replace(piece, leaf=source)
     walker = Walker(job.book, piece, leaves.first)
     keep = frozenset({source}) if kind.first else frozenset()
@@ -134,7 +124,10 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
     walker = Walker(job.book, piece, leaves.first)  # which knows their lines now
     if job.run.software.fetches:
         return Layer(walker.fetched(keep), tape.dtype[target])
-    return Layer(walker.recomputed(kind.recompute == "reentrant", keep, returned), tape.dtype[target], cache)
+    walked = walker.recomputed(kind.recompute == "reentrant", keep, returned)
+    if kind.asked:  # the graph holds the input, and the input its gradient
+        walked = replace(walked, stays=(*walked.stays, piece.known[tape.store[source]], piece.leaving))
+    return Layer(walked, tape.dtype[target], cache)
 
 
 def _handed(job: Job, block: Block, opening: Opening, frame: Frame) -> dict[int, str]:
@@ -165,7 +158,7 @@ def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[Layer]:
     found: list[Layer] = []
     grad, dtype = opening.walked.trains, opening.frame.tape.dtype[opening.frame.names["h"]]
     for position, (_, number) in enumerate(order):
-        kind = Kind(number, position == 0, grad, dtype, job.run.recompute_of(position))
+        kind = kind_of(job, (position, number), grad, dtype)
         if kind not in walked:
             alike = kind._replace(first=False)
             if alike not in written:

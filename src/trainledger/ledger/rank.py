@@ -17,6 +17,7 @@ from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
+from trainledger.facts.peft import OWN_CHECKPOINTS
 from trainledger.facts.phases import DISTILL
 from trainledger.facts.trainer import TRAINER_BATCH, WIDE_STATES
 from trainledger.facts.versions import at_least
@@ -163,6 +164,7 @@ def unreached(plan: Plan, model: Model, run: Run, trained: Trained) -> frozenset
         run.recompute != "reentrant"
         or run.every > 1
         or deepspeed_of(plan)
+        or run.software.release(OWN_CHECKPOINTS.package)
         or plan.stack.framework == LOW_LEVEL.framework
     ):
         return frozenset()

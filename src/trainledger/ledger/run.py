@@ -13,7 +13,7 @@ from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.losses import CHUNKED_HEAD
-from trainledger.facts.peft import INPUT_GRADIENTS
+from trainledger.facts.peft import INPUT_GRADIENTS, OWN_CHECKPOINTS
 from trainledger.facts.preferences import FUSED, NAMED, PAIR, PAIRED, REWARDED, TRL, Preference, preference_of
 from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.sharding import FIRST
@@ -87,10 +87,11 @@ class Run:
 
     def asks_inputs(self, model: Model) -> bool:
         """Whether the embedding's rows are made to need a gradient: where layers are recomputed, by PEFT, and by
-        Transformers itself from 5.0 on."""
+        Transformers itself from 5.0 on, unless a front end checkpoints by itself."""
         if self.recompute not in ("full", "reentrant") or self.software.framework in (*OWN_MODELS, LOW_LEVEL.framework):
             return False
-        return has_tuned(model) or at_least(self.setting.transformers or None, INPUT_GRADIENTS.since)
+        newer = at_least(self.setting.transformers or None, INPUT_GRADIENTS.since)
+        return has_tuned(model) or (newer and not self.software.release(OWN_CHECKPOINTS.package))
 
     @property
     def alone(self) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.colossal import LOW_LEVEL
-from trainledger.facts.dtypes import DTYPES
+from trainledger.facts.dtypes import DTYPES, FP32
 from trainledger.facts.model_types import MODEL_TYPES
+from trainledger.facts.peft import UPCAST
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.preferences import REWARDED
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
@@ -24,6 +25,7 @@ from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS, prefixed, promp
 from trainledger.model.quantised import packing_of, quantised
 from trainledger.model.released import as_run
 from trainledger.model.valued import valued
+from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
 
 WHOLE = ("all", "none")  # words of what is trained that name no modules
@@ -45,7 +47,12 @@ def model_of(plan: Plan) -> Model:
     model, named = _model_of(plan), plan.trainable
     if plan.adapter is not None or named in WHOLE:
         return model
-    return chosen(model, (named,) if isinstance(named, str) else named)
+    return chosen(model, (named,) if isinstance(named, str) else named, FP32 if upcasts(plan) else None)
+
+
+def upcasts(plan: Plan) -> bool:
+    """Whether what the plan trains by name is kept in fp32, whatever its weights are."""
+    return bool(plan.stack.options.get(UPCAST.option)) and not deepspeed_of(plan)
 
 
 def _model_of(plan: Plan) -> Model:

@@ -10,6 +10,7 @@ import torch
 
 from trainledger.base.problems import TraceError
 from trainledger.evidence.trace.live import package
+from trainledger.evidence.trace.live.checkpoints import recompute_layers
 from trainledger.evidence.trace.live.dtypes import TORCH
 from trainledger.evidence.trace.live.optimizers import counts_on_host, make_optimizer
 from trainledger.evidence.trace.live.session import (
@@ -24,6 +25,7 @@ from trainledger.evidence.trace.live.session import (
     without_storage,
 )
 from trainledger.evidence.trace.record import Record
+from trainledger.model.build import upcasts
 from trainledger.model.names import fits
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
 from trainledger.plan.schema import Plan
@@ -108,7 +110,7 @@ def build_model(plan: Plan) -> Any:
     else:
         _freeze(plan, model)
     model.train()
-    _recompute(plan, model)
+    recompute_layers(plan, model)
     return model
 
 
@@ -140,6 +142,7 @@ def _freeze(plan: Plan, model: Any) -> None:
     for name, one in model.named_parameters(remove_duplicate=False):
         if fits(name, patterns):
             one.requires_grad_(True)
+            one.data = one.data.float() if upcasts(plan) else one.data
 
 
 def _adapted(plan: Plan, model: Any) -> Any:
@@ -172,17 +175,6 @@ def _adapted(plan: Plan, model: Any) -> Any:
         if one.requires_grad:
             one.data = one.data.to(TORCH[given.dtype])
     return made
-
-
-def _recompute(plan: Plan, model: Any) -> None:
-    given = plan.stack.recompute
-    if given.kind == "none":
-        return
-    if given.kind == "selective":
-        raise TraceError("stack.recompute: full and none can be traced so far")
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": bool(given.reentrant)})
-    if plan.adapter is not None or plan.trainable != "all":
-        model.enable_input_require_grads()
 
 
 class Script:
