@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.answer.test_advise import BASE
+from tests.plans import LLAMA
 from trainledger.answer.changed import LEFT_OUT, Change, planned, with_changes
 from trainledger.answer.moves import Taken, taken, together
 from trainledger.facts.move_row import LEVELS, AtLeast, Move, Times
@@ -48,6 +49,17 @@ def test_lists_grow_and_keys_go() -> None:
     assert Change("stack.kernels", ["foak", "liger"]) in fused.changes
     bits = moves()["8-bit optimizer states"]
     assert Change("optimizer.implementation", LEFT_OUT) in bits.changes
+
+
+def test_the_last_layers_are_named_as_the_model_names_them() -> None:
+    name = "only the last quarter of the layers trained"
+    llama = moves(Change("model", {**LLAMA, "num_hidden_layers": 8}), Change("task", "sft"))[name]
+    assert llama.changes == (Change("trainable", ["model.layers.6", "model.layers.7"]),)
+    keys = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 1000}
+    gpt2 = moves(Change("model", keys), Change("task", "sft"))[name]
+    assert gpt2.changes == (Change("trainable", ["transformer.h.1"]),)
+    for change in (Change("task", "pretrain"), Change("trainable", ["mlp"]), Change("stack.framework", "torchtune")):
+        assert name not in moves(Change("task", "sft"), change)
 
 
 def test_moves_of_one_group_do_not_go_together() -> None:

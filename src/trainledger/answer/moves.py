@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainledger.answer.changed import LEFT_OUT, Change, Data, LeftOut, planned, value_of, with_changes
+from trainledger.answer.unfrozen import paths_of
 from trainledger.base.problems import InputError
-from trainledger.facts.move_row import AtLeast, Move, Out, Plus, Set, Times, When
+from trainledger.facts.move_row import AtLeast, Last, Move, Out, Plus, Set, Times, When
 from trainledger.facts.moves import LEVELS, MOVES
+from trainledger.model.build import build
 from trainledger.plan.schema import Plan, as_mapping
 
 
@@ -88,7 +90,7 @@ def _changes(move: Move, data: Data, resolved: Mapping[str, Any]) -> tuple[Chang
     for path, told in move.sets:
         if isinstance(told, Times) and value_of(resolved, path) in (LEFT_OUT, None):
             continue  # a key that the plan leaves out stays left out
-        value = _value(told, value_of(resolved, path))
+        value = _last(told, resolved) if isinstance(told, Last) else _value(told, value_of(resolved, path))
         if value is None and told is not None:
             return ()
         given = value_of(data, path)
@@ -97,6 +99,11 @@ def _changes(move: Move, data: Data, resolved: Mapping[str, Any]) -> tuple[Chang
         elif value != given:
             made.append(Change(path, value))
     return tuple(made)
+
+
+def _last(told: Last, resolved: Mapping[str, Any]) -> list[str]:
+    paths = paths_of(build(resolved["model"]))
+    return list(paths[len(paths) - max(len(paths) * told.up // told.down, 1) :])
 
 
 def _value(told: object, own: object) -> object:

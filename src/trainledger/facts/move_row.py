@@ -48,6 +48,14 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class Last:
+    """The names of the last layers of the plan's model: `up` of every `down`, one at least."""
+
+    up: int
+    down: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plus:
     """The plan's own list with one more."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trainledger.base.sources import Source
+from trainledger.facts.fit_knobs import FREEZE
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRONS
-from trainledger.facts.move_row import OUT, AtLeast, Move, Plus, Price, Set, Times
+from trainledger.facts.move_row import OUT, AtLeast, Last, Move, Plus, Price, Set, Times
 from trainledger.facts.names import FRAMEWORKS
 
 CHECKPOINT = Source("PyTorch activation checkpointing", "docs: torch.utils.checkpoint, use_reentrant", "2.13")
@@ -35,6 +36,7 @@ ADAMS = ("adamw", "adam")
 FRAMEWORK = "stack.framework"
 KIND = "stack.recompute.kind"
 WHOLE = ("adapter", Set(False))
+WHOLE_MODEL = (WHOLE, ("trainable", ("all",)), ("quantization", Set(False)))
 PAGED = "bitsandbytes; the states lie in managed memory, on the device while there is room, else on the host"
 ROUNDING = "optimizer states are kept in blocks of 8 bits"
 
@@ -214,6 +216,11 @@ ADAPTER = (
          ("precision.master", OUT), ("optimizer.implementation", OUT), ("trainable", OUT)),
         Price.CONVERGENCE, LORA, (("adapter", Set(False)), ("task", TUNED), (FRAMEWORK, EAGER)),
         numerics="the model itself is not trained", needs="peft",
+    ),
+    Move(
+        "only the last quarter of the layers trained", "trained", (("trainable", Last(1, 4)),), Price.CONVERGENCE,
+        FREEZE, (*WHOLE_MODEL, ("task", TUNED), (FRAMEWORK, ("transformers", "deepspeed", "torch"))),
+        numerics="all before them, the embeddings, the last norm and the head stay as they are",
     ),
     Move(
         "half the adapter's rank", "trained", (("adapter.r", Times(1, 2)),), Price.CONVERGENCE, LORA,
