@@ -10,6 +10,7 @@ from trainledger.answer.check_attention import attention_problems
 from trainledger.answer.check_colossal import colossal_problems
 from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspeed_problems
 from trainledger.answer.check_dtypes import dtype_problems
+from trainledger.answer.check_evaluation import evaluation_problems
 from trainledger.answer.check_framework import framework_problems
 from trainledger.answer.check_megatron import megatron_problems, runs_megatron
 from trainledger.answer.check_megatron_deepspeed import layer_problems, wrapped_problems
@@ -44,7 +45,7 @@ WHOLE = ("none", "ddp")  # strategies under which a rank holds every gradient
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
-    acting = list(acting_problems(plan, check))
+    acting = [*acting_problems(plan, check), *evaluation_problems(plan)]
     if runs_megatron(plan):
         raise_if([*megatron_problems(plan), *mesh_problems(plan), *node_problems(plan), *acting])
         return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainledger.answer.check_megatron import runs_megatron
 from trainledger.answer.check_offload import offloads_inputs
+from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.torchao_offload import HOST_STEP
 from trainledger.facts.torchtune import TRL_PLAIN
 from trainledger.ledger.host_stepped import steps_on_host
@@ -33,5 +33,5 @@ def beyond_notes(plan: Plan) -> Iterator[str]:
 
 def beyond_uncounted(plan: Plan) -> Iterator[str]:
     """Moments without a rule."""
-    if plan.evaluation is not None and (runs_megatron(plan) or degrees(plan).pp > 1):
-        yield f"evaluation: under Megatron-Core and pipelines it is no moment yet; {LOW}"
+    if plan.evaluation is not None and plan.stack.framework == PITHTRAIN and degrees(plan).pp > 1:
+        yield f"evaluation: over PithTrain's stages it is no moment; {LOW}"

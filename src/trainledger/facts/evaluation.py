@@ -49,3 +49,8 @@ GATHERED = Source(
     "torch/distributed/checkpoint/state_dict.py, fsdp/_state_dict_utils.py; deepspeed/runtime/engine.py",
     "2.13; 0.19.8",
 )
+FORWARD_ONLY = Source(
+    "Megatron-Core pipeline schedules, forward_only; Megatron-LM evaluate",
+    "megatron/core/pipeline_parallel/schedules.py; megatron/training/training.py, evaluate",
+    "core 0.14 to 0.19.2",
+)

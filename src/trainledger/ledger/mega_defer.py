@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainledger.ledger.book import Book
-from trainledger.ledger.mega_pieces import Pass
+from trainledger.ledger.mega_passes import Pass
 from trainledger.lines.stream import Events, Segment
 from trainledger.plan.schema import Plan
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainledger.ledger.mega_pieces import Edges
+from trainledger.ledger.mega_passes import Edges
 from trainledger.ledger.mega_run import Chunk
 from trainledger.lines.actions import Action
 from trainledger.lines.stream import Events

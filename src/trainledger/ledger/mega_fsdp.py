@@ -15,7 +15,7 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.megatron import FSDP, Sharded
 from trainledger.ledger.book import Book
-from trainledger.ledger.mega_pieces import Pass
+from trainledger.ledger.mega_passes import Pass
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.mega_states import Copies, Kept, Piece, States, pattern
 from trainledger.ledger.step import Updates

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
-from trainledger.base.dims import Axis, Dim, Dims, elements
-from trainledger.facts.dtypes import INT64, DType
+from trainledger.base.dims import Axis, Dim, elements
+from trainledger.facts.dtypes import INT64
 from trainledger.facts.megatron import CHECKPOINT
 from trainledger.ledger import mega_loss
 from trainledger.ledger.blocks import Walked, Walker
-from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.mega import Mega
 from trainledger.ledger.mega_away import away
 from trainledger.ledger.mega_drops import drops, put_off
 from trainledger.ledger.mega_further import LAYER
 from trainledger.ledger.mega_hosted import hosted
 from trainledger.ledger.mega_left import DISPATCHER, released, routes, shifted
+from trainledger.ledger.mega_passes import HIDDEN, Pass, edges_of, mega_of
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.regions import Region, regions_of
 from trainledger.ledger.rules import lower
-from trainledger.ledger.rules_megatron import cut
 from trainledger.ledger.tape import EXTERNAL, Storage
 from trainledger.lines.line import Account
-from trainledger.lines.stream import Events, Segment
+from trainledger.lines.stream import Segment
 from trainledger.plan.running import Recompute
 
 Ends = tuple[bool, int]  # whether the input was received; how many hold the arriving gradient besides the engine
 Kind = tuple[int, bool, bool]  # a layer's block; whether it stays in 16 bits among 8-bit ones, and on the device
 Group = tuple[tuple[Kind, ...], bool]  # layers that are walked as one, and whether they run again
-HIDDEN, SLOPE = "hidden states", "gradient of hidden states"
 CORE = "core_attn"
 # modules that may run again on their own, and the operations that they are in dense layers and in those with experts
 MODULES = {
@@ -47,53 +43,12 @@ MODULES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Edges:
-    """Lines that pass between pieces and stages: hidden states and their gradient."""
-
-    hidden: int
-    slope: int
-    dims: Dims
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A micro-batch through a chunk: segments forward and backward, and after how many of a segment's events its first
-    matrix product has returned. `after`: both where the chunk's last backward left a graph that they let go."""
-
-    forward: tuple[Segment, ...]
-    backward: tuple[Segment, ...]
-    products: Mapping[Events, int]
-    after: tuple[tuple[Segment, ...], tuple[Segment, ...]]
-
-
-def masked(made: Pass, mask: int | None) -> Pass:
-    """A pass whose batch comes with a mask, which the forward's caller holds until it returns."""
-    if mask is None:
-        return made
-    first, last = Segment("forward", (mask + 1,)), Segment("forward", (-mask - 1,))
-    return replace(made, forward=(first, *made.forward, last), after=((first, *made.after[0], last), made.after[1]))
-
-
-def edges_of(job: Job) -> Edges:
-    """The lines between layers."""
-    mega, setting = job.run.software.mega, job.run.setting
-    assert mega is not None
-    whole = job.frame().dims((job.model.hidden,))
-    dims = cut(whole, mega.ranks)
-    hidden, slope = (
-        job.book.tensor(account, name, dims, setting.weights, AUTOGRAD)
-        for account, name in ((Account.ACTIVATIONS, HIDDEN), (Account.BACKWARD, SLOPE))
-    )
-    return Edges(hidden, slope, dims, setting.weights)
-
-
 class Walks:
     """The pieces of a chunk, each walked once."""
 
     def __init__(self, job: Job, leaves: Leaves, recompute: Recompute) -> None:
         self.job, self.leaves, self.recompute = job, leaves, recompute
+        self.trains = job.run.setting.training  # else nothing is kept, and a pass holds its first input to its end
         self.edges = edges_of(job)
         self._layers: dict[tuple[tuple[Kind, ...], bool, Ends, bool], Walked] = {}
         self._away: dict[tuple[tuple[Kind, ...], bool, Ends, bool], tuple[Storage, ...]] = {}
@@ -109,7 +64,7 @@ class Walks:
         layers, gone = [], Counter[Storage]()
         for at, (blocks, made) in enumerate(groups):
             lent = int(left[at + 1]) if at < top else int(not chunk.last and not chunk.normed)
-            ends = (not at and not chunk.first, lent)
+            ends = (not at and not (chunk.first and self.trains), lent)
             layers.append(self.layer(blocks, made, ends, left[at]))
             gone.update(self._away.get((blocks, made, ends, left[at]), ()))
         self.away.append(gone)
@@ -179,7 +134,7 @@ class Walks:
         known = {tape.store[source]: edges.hidden, tape.store[target]: edges.hidden}
         prefix = f"{blocks[0].name}.*."
         leaf = source if ends[0] or left else EXTERNAL
-        piece = Piece(tape, source, target, prefix, known, edges.slope, edges.slope, {}, leaf, frame.calls)
+        piece = self._piece(Piece(tape, source, target, prefix, known, edges.slope, edges.slope, {}, leaf, frame.calls))
         if mega_of(self.job).delayed:
             tape.split += put_off(frame)
         walker = Walker(self.job.book, piece, self.leaves.first)
@@ -189,6 +144,13 @@ class Walks:
         regions = self._regions(frame, leaf)
         self._away[kinds, again, ends, left] = away(tape)
         return walker.plain(regions=regions, lent=ends[1])
+
+    def _piece(self, piece: Piece) -> Piece:
+        """The piece; of an evaluation nothing needs a gradient."""
+        if not self.trains:
+            piece.tape.grad[piece.target] = False
+            piece.tape.attached.clear()
+        return piece
 
     def _spread(self, walked: Walked) -> Walked:
         """The input is kept as this rank's part of it, and gathered before the layer runs again."""
@@ -226,7 +188,7 @@ class Walks:
         target = frame.names["h"]
         tape.end([value for value in frame.names.values() if value != target])
         known = {tape.store[target]: edges.hidden}
-        piece = Piece(tape, EXTERNAL, target, "", known, edges.slope, edges.slope, {}, calls=frame.calls)
+        piece = self._piece(Piece(tape, EXTERNAL, target, "", known, edges.slope, edges.slope, {}, calls=frame.calls))
         return Walker(job.book, piece, self.leaves.last).plain(lent=lent)
 
     def _normed(self, received: bool) -> Walked:
@@ -238,7 +200,7 @@ class Walks:
         tape.end([source])
         known = {tape.store[source]: edges.hidden, tape.store[target]: edges.hidden}
         leaf = source if received else EXTERNAL
-        piece = Piece(tape, source, target, "", known, edges.slope, edges.slope, {}, leaf, frame.calls)
+        piece = self._piece(Piece(tape, source, target, "", known, edges.slope, edges.slope, {}, leaf, frame.calls))
         return Walker(job.book, piece, self.leaves.first).plain(lent=1)
 
     def _handed(self, received: bool) -> tuple[Frame, int]:
@@ -262,7 +224,7 @@ class Walks:
         kept = job.line(Account.LOGITS, "loss", frame, loss)
         known = {tape.store[source]: edges.hidden, tape.store[loss]: kept}
         leaf = source if received else EXTERNAL
-        piece = Piece(tape, source, loss, "", known, arriving, edges.slope, {}, leaf, frame.calls)
+        piece = self._piece(Piece(tape, source, loss, "", known, arriving, edges.slope, {}, leaf, frame.calls))
         walked = Walker(job.book, piece, self.leaves.first).plain(regions=self._regions(frame, leaf))
         return replace(walked, backward=(arriving + 1, *walked.backward))
 
@@ -288,9 +250,3 @@ def _in_16_bits(frame: Frame) -> Frame:
     assert mega.engine is not None
     plain = replace(mega, engine=replace(mega.engine, quant=None))
     return replace(frame, software=replace(frame.software, mega=plain))
-
-
-def mega_of(job: Job) -> Mega:
-    """How Megatron runs this job's layers."""
-    assert job.run.software.mega is not None
-    return job.run.software.mega

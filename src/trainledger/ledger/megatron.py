@@ -5,28 +5,31 @@ Source: megatron/core/pipeline_parallel/schedules.py (0.19.2).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import lcm
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Basis
-from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
+from trainledger.facts.dtypes import UINT8, DType
 from trainledger.facts.kernels import CUBLAS
-from trainledger.facts.megatron import BUFFER, FSDP, LAYERS, QKV, ROTARY, SETTLED
+from trainledger.facts.megatron import FSDP, SETTLED
 from trainledger.ledger.book import ACCUMULATE, Book
 from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.mega_attention import angles
 from trainledger.ledger.mega_away import away_lines
 from trainledger.ledger.mega_buffers import parameters_of, quant_of_rank, weights_of, wrap_of
 from trainledger.ledger.mega_defer import drained, kept_lines, limit_of, put_off
-from trainledger.ledger.mega_engine import dummies, gathered, histories, lasting, mask_line, weight_copies, workspaces
+from trainledger.ledger.mega_engine import dummies, mask_line
+from trainledger.ledger.mega_evaluation import Gather, evaluation
 from trainledger.ledger.mega_flow import Flow
 from trainledger.ledger.mega_fp8 import stored
 from trainledger.ledger.mega_fsdp import Shards, Unit, by_unit, main_of, outer_of, sharded_of
 from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins
 from trainledger.ledger.mega_layerwise import LayerWise, laid_out, layer_wise
-from trainledger.ledger.mega_pieces import Pass, Walks, masked, mega_of
+from trainledger.ledger.mega_once import once
+from trainledger.ledger.mega_passes import Pass, masked, mega_of
+from trainledger.ledger.mega_pieces import Walks
 from trainledger.ledger.mega_run import Chunk, Rank, chunks_of, mega_run, parts_of
 from trainledger.ledger.mega_states import Kept, States, stops
 from trainledger.ledger.opening import Job
@@ -38,14 +41,13 @@ from trainledger.lines.line import Account, Line
 from trainledger.lines.local import local_model
 from trainledger.lines.pipeline import pipeline_of
 from trainledger.lines.schedules import GPIPE, actions
-from trainledger.lines.stream import Events, Segment
-from trainledger.model.operations_megatron import Parallel, Queries, Unfolded
+from trainledger.lines.stream import Events, Segment, net
+from trainledger.model.operations_megatron import Parallel
 from trainledger.model.program import Model, Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 BACKWARD = "backward"  # the thread of autograd's engine
-BATCH = ("token ids", "labels", "position ids")  # int64; beside them the mask of the loss, in fp32
 
 
 class Composer:
@@ -113,6 +115,13 @@ class Composer:
         part = f" through chunk {action.chunk}" if len(self.rank.chunks) > 1 else ""
         return f"{step}: {way} of micro-batch {action.micro_batch}{part}"
 
+    def held(self, flow: Flow, passes: Sequence[Pass]) -> Events:
+        """Deaths of what chunks hold once the steps are over until they are given another input: the last one with its
+        gradient, and a graph that a backward left."""
+        parked = (-flow.edges.hidden - 1, -flow.edges.slope - 1) * len(flow.parked)
+        graphs = (net(passes[at].forward) - net(passes[at].after[0]) for at in sorted(self.left))
+        return (*parked, *(-line - 1 for graph in graphs for line in graph.elements()))
+
     def _passed(self, action: Action, made: Pass) -> tuple[Segment, ...]:
         """The segments of an action, which lets go of a graph that the chunk's last backward left."""
         ahead, there = action.kind is Kind.FORWARD, action.chunk in self.left
@@ -174,17 +183,19 @@ def run_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> 
     walks = Walks(job, leaves, plan.stack.recompute)
     mask = mask_line(plan, job)
     passes = [walks.run(chunk) for chunk in rank.chunks]
-    if plan.parallel.strategy == FSDP.strategy:
-        passes = [_gathered(rank, made, chunk, kept) for made, chunk in zip(passes, rank.chunks, strict=True)]
+    gather = gather_of(plan, kept)
+    passes = [gather(rank, made, chunk) for made, chunk in zip(passes, rank.chunks, strict=True)]
     holders = [mask if chunk.first or chunk.last else None for chunk in rank.chunks]
     passes = [masked(made, holder) for made, holder in zip(passes, holders, strict=True)]
     flow = Flow(walks.edges, rank.chunks)
-    composer.add(f"{STEPS[0]}: forward", births(_once(rank)))
+    composer.add(f"{STEPS[0]}: forward", births(once(rank)))
     for number, name in enumerate(STEPS if each else (*STEPS, *STEPS[1:] * SETTLED.steps)):
         composer.add(f"{name}: forward", deaths(states.copies()) if number else [])
         composer.run(name, flow, passes)
         composer.add(f"{name}: {CLIP}", [])
         composer.add(f"{name}: {OPTIMIZER}", states.step(number == 0))
+    if plan.evaluation is not None:
+        composer.segments += evaluation(rank, plan.evaluation, gather, composer.held(flow, passes))
     hosted = states.host(pins(plan)) if isinstance(states, Hybrid) else ()
     return tuple(composer.segments), (*hosted, *walks.hosted, *away_lines(walks.away, order_of(plan, rank.stage)))
 
@@ -221,6 +232,13 @@ def _waiting(rank: Rank) -> dict[Weight, int]:
     }
 
 
+def gather_of(plan: Plan, kept: Kept) -> Gather:
+    """What the plan's strategy does around a pass."""
+    if plan.parallel.strategy != FSDP.strategy:
+        return lambda rank, made, chunk: made
+    return lambda rank, made, chunk: _gathered(rank, made, chunk, kept)
+
+
 def _gathered(rank: Rank, made: Pass, chunk: Chunk, kept: Kept) -> Pass:
     """A pass under Megatron-FSDP."""
     found: dict[int, list[tuple[Weight, DType]]] = {}
@@ -242,45 +260,6 @@ def _workspace(job: Job, size: int) -> int:
             Basis.COUNTED, CUBLAS.source,
         )
     )  # fmt: skip
-
-
-def _once(rank: Rank) -> list[tuple[int, int]]:
-    """What is made in the first forward and stays: the batch, rotary angles, the causal mask, the buffer that layers
-    gather into."""
-    job, setting = rank.job, rank.job.run.setting
-    mega, book = mega_of(job), job.book
-    frame = job.frame()
-    tokens = frame.dims(())
-    found = [(book.tensor(Account.INPUTS, name, tokens, INT64, LAYERS), 1) for name in BATCH]
-    found.append((book.tensor(Account.INPUTS, "mask of the loss", tokens, FP32, LAYERS), 1))
-    if job.model.rotary is not None:
-        dims = angles(frame, job.model.rotary.dim)
-        found.append((book.tensor(Account.BUFFERS, "rotary angles", dims, FP32, ROTARY), 1))
-    shared = gathered(job, rank.chunks)
-    if mega.ranks > 1 and (mega.engine is None or any(chunk.last for chunk in rank.chunks)):
-        shared = max(shared, setting.batch * setting.sequence * job.model.hidden.size)
-    if mega.engine is not None:
-        kept = (*weight_copies(job, rank.chunks), *histories(rank.plan, job, rank.chunks))
-        return [*found, *lasting(job, shared), *kept]
-    if setting.attention == "eager":
-        heads = _heads(job)
-        shared = max(shared, setting.batch * heads * setting.sequence * setting.sequence)
-    if mega.routing is not None and mega.routing.engine:
-        found += workspaces(job, mega.routing.engine, False)
-    if shared:
-        flat = (Axis(Dim.ELEMENTS, shared),)
-        found.append((book.tensor(Account.BUFFERS, "buffer that layers share", flat, setting.weights, BUFFER), 1))
-    return found
-
-
-def _heads(job: Job) -> int:
-    """Query heads on this rank."""
-    latent = next((op for block in job.model.blocks for op in block.ops if isinstance(op.spec, Unfolded)), None)
-    if latent is not None:
-        return latent.dims[0].size
-    each = next(op for block in job.model.blocks for op in block.ops if isinstance(op.spec, Queries)).dims
-    rows = next(op for block in job.model.blocks for op in block.ops if op.outs == ("qkv",)).dims[0].size
-    return rows // each[1].size - QKV.others * each[0].size
 
 
 def job_of(plan: Plan, model: Model, architecture: str) -> Job:

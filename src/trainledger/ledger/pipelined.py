@@ -150,13 +150,14 @@ class Pipelined(Sharded):
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """A step as one micro-batch: forwards up to the first backward, and all that follows."""
         pieces, named = walk(self.stages.whole, leaves)
-        edges, rank = self._edges(pieces), self.stages
-        made = tuple(self._stage(*one, (pieces, named)) for one in zip(rank.chunks, rank.units, strict=True))
+        edges, rank = self.edges(pieces), self.stages
+        made = tuple(self.stage(*one, (pieces, named)) for one in zip(rank.chunks, rank.units, strict=True))
         first = step_of(rank.order, made, edges, self._buffers(edges))
         later = step_of(rank.order, made, edges, None)
         return lambda again: (later if again else first,)
 
-    def _edges(self, pieces: Pieces) -> Edges:
+    def edges(self, pieces: Pieces) -> Edges:
+        """Lines that pass between stages, and what stays of a step."""
         book, run = self.job.book, self.job.run
         line = book.lines[pieces.hidden]
         named = (
@@ -192,7 +193,8 @@ class Pipelined(Sharded):
         after = sum(not one.loss for one in self.stages.chunks) * self.count
         return (edges.received + 1,) * before + (edges.arrived + 1,) * after
 
-    def _stage(self, chunk: Chunk, units: Units, walked: tuple[Pieces, tuple[int, ...]]) -> Stage:
+    def stage(self, chunk: Chunk, units: Units, walked: tuple[Pieces, tuple[int, ...]]) -> Stage:
+        """One of the rank's chunks and what passes through it, of the whole model's pieces."""
         pieces, named = walked
         own = replace(
             pieces,

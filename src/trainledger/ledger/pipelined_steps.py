@@ -78,7 +78,7 @@ def step_of(order: Sequence[Action], made: tuple[Stage, ...], edges: Edges, buff
         ended = stage.ended.later if buffers is None else stage.ended.first
         whole = ended if action.micro_batch == last[action.chunk] else ()
         backward.append(Segment("backward", (*_left(chunk, micro, edges), *whole)))
-        left.update(_kept(chunk, edges))
+        left.update(kept_of(chunk, edges))
     if edges.merged is not None and any(one.chunk.loss for one in made):
         backward.append(Segment("backward", (edges.merged + 1, -edges.merged - 1)))
     if buffers is None:  # the step before left as much
@@ -87,7 +87,7 @@ def step_of(order: Sequence[Action], made: tuple[Stage, ...], edges: Edges, buff
     return Micro(tuple(forward), tuple(backward), (), products, ())
 
 
-def _kept(chunk: Chunk, edges: Edges) -> tuple[int, ...]:
+def kept_of(chunk: Chunk, edges: Edges) -> tuple[int, ...]:
     """Lines that a micro-batch leaves to the next step."""
     outputs, slopes = edges.stays
     merged = (edges.logits,) * (edges.merged is not None)

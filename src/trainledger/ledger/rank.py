@@ -19,6 +19,7 @@ from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.facts.peft import OWN_CHECKPOINTS
 from trainledger.facts.phases import DISTILL
+from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.trainer import TRAINER_BATCH, WIDE_STATES
 from trainledger.facts.versions import at_least
 from trainledger.ledger.beyond import beyond_of, segments_beyond
@@ -29,6 +30,8 @@ from trainledger.ledger.layout import Layout
 from trainledger.ledger.megatron import fullest, job_of, rank_of
 from trainledger.ledger.megatron import run_of as megatron_run
 from trainledger.ledger.opening import Job, Trained
+from trainledger.ledger.pipelined import Pipelined
+from trainledger.ledger.pipelined_evaluation import evaluation
 from trainledger.ledger.placed import placed
 from trainledger.ledger.reference import Reference, reference_of
 from trainledger.ledger.rules_liger import untrained
@@ -122,9 +125,18 @@ def _fullest(plan: Plan, model: Model, architecture: str, rank: int | None) -> L
     extras, updates, made = extras_of(plan, architecture), updates_of(plan), []
     for stage in wanted:
         job = _job(plan, model, architecture)
-        made.append(_laid(pipelined(plan, job, updates, stage), updates, extras))
+        layout = pipelined(plan, job, updates, stage)
+        made.append(_evaluated(_laid(layout, updates, extras), layout, plan))
     at = max(range(len(made)), key=lambda one: max(moment.allocated for moment in made[one].moments))
     return replace(made[at], rank=stages[wanted[at]][0].first if rank is None else rank, equals=stages)
+
+
+def _evaluated(ledger: Ledger, layout: Pipelined, plan: Plan) -> Ledger:
+    """The ledger of a pipeline's rank with its evaluation after the steps."""
+    if plan.evaluation is None or plan.stack.framework == PITHTRAIN:
+        return ledger
+    lines, segments = layout.job.book.lines, (*ledger.segments, *evaluation(layout, plan.evaluation))
+    return replace(ledger, lines=tuple(lines), segments=segments, moments=fold(lines, segments))
 
 
 def _megatron(plan: Plan, model: Model, architecture: str, asked: tuple[int | None, bool]) -> Ledger:

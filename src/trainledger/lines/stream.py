@@ -7,7 +7,7 @@ birth, its negative at a death, or EMPTY. Plain integers: equal layers are not w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -92,6 +92,16 @@ def _net(events: Events) -> dict[int, int]:
 def _count(counts: Counter[int], net: Mapping[int, int], times: int) -> None:
     for line, copies in net.items():
         counts[line] += copies * times
+
+
+def net(segments: Iterable[Segment]) -> Counter[int]:
+    """By line, births less deaths of some segments."""
+    found = Counter[int]()
+    for _, events, repeat in segments:
+        for event in events:
+            if event:
+                found[abs(event) - 1] += repeat if event > 0 else -repeat
+    return found
 
 
 def fold(lines: Sequence[Line], segments: Sequence[Segment]) -> tuple[Moment, ...]:

@@ -1,0 +1,65 @@
+"""What passes between pieces and stages of a chunk, and a micro-batch's pass through one, under Megatron-Core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from trainledger.base.dims import Dims
+from trainledger.facts.dtypes import DType
+from trainledger.ledger.book import AUTOGRAD
+from trainledger.ledger.mega import Mega
+from trainledger.ledger.opening import Job
+from trainledger.ledger.rules_megatron import cut
+from trainledger.lines.line import Account
+from trainledger.lines.stream import Events, Segment
+
+HIDDEN, SLOPE = "hidden states", "gradient of hidden states"
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Lines that pass between pieces and stages: hidden states and their gradient."""
+
+    hidden: int
+    slope: int
+    dims: Dims
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A micro-batch through a chunk: segments forward and backward, and after how many of a segment's events its first
+    matrix product has returned. `after`: both where the chunk's last backward left a graph that they let go."""
+
+    forward: tuple[Segment, ...]
+    backward: tuple[Segment, ...]
+    products: Mapping[Events, int]
+    after: tuple[tuple[Segment, ...], tuple[Segment, ...]]
+
+
+def masked(made: Pass, mask: int | None) -> Pass:
+    """A pass whose batch comes with a mask, which the forward's caller holds until it returns."""
+    if mask is None:
+        return made
+    first, last = Segment("forward", (mask + 1,)), Segment("forward", (-mask - 1,))
+    return replace(made, forward=(first, *made.forward, last), after=((first, *made.after[0], last), made.after[1]))
+
+
+def edges_of(job: Job) -> Edges:
+    """The lines between layers."""
+    mega, setting = job.run.software.mega, job.run.setting
+    assert mega is not None
+    whole = job.frame().dims((job.model.hidden,))
+    dims = cut(whole, mega.ranks)
+    hidden, slope = (
+        job.book.tensor(account, name, dims, setting.weights, AUTOGRAD)
+        for account, name in ((Account.ACTIVATIONS, HIDDEN), (Account.BACKWARD, SLOPE))
+    )
+    return Edges(hidden, slope, dims, setting.weights)
+
+
+def mega_of(job: Job) -> Mega:
+    """How Megatron runs this job's layers."""
+    assert job.run.software.mega is not None
+    return job.run.software.mega
