@@ -113,6 +113,23 @@ def test_the_policys_own_states_can_leave_for_the_rollout() -> None:
     assert hosted(found, "") == pytest.approx(states, rel=0.02)
 
 
+def test_for_a_forward_only_weights_come_back() -> None:
+    away = {"states": {"idle": "offloaded"}}
+    found = made({"policy": away, "rollout": ENGINE})
+    stays = made({"rollout": ENGINE})
+    moments = 4 * COUNT  # both, in 16 bits
+    assert held(stays, "log-probs", "policy") - held(found, "log-probs", "policy") == pytest.approx(moments, rel=0.02)
+    assert held(found, "training", "policy") == held(stays, "training", "policy")
+
+
+def test_an_evaluation_beside_roles_is_no_part_of_building() -> None:
+    plain, found = made({"rollout": ENGINE}), made({"rollout": ENGINE}, evaluation={"micro_batch": 8})
+    assert [(one.name, one.allocated) for one in found.ledger.moments] == [
+        (one.name, one.allocated) for one in plain.ledger.moments
+    ]
+    assert any(note.startswith("evaluation: beside roles") for note in found.notes.uncounted)
+
+
 def test_a_critic_is_trained_beside_the_policy() -> None:
     found = made({"reference": {}, "critic": {}, "reward": {}, "rollout": ENGINE}, "ppo", VERL)
     rows = [one.phase for one in rows_of(found.plan, found.groups)]

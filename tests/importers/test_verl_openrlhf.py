@@ -34,6 +34,7 @@ def of(module: Any, text: str) -> Piece:
     [
         ("verl/grpo.sh", "policy, reference, rollout", 5),
         ("verl/ppo_critic.sh", "policy, critic, rollout", 6),
+        ("verl/megatron.sh", "policy, critic, rollout", 6),
         ("openrlhf/ppo_new.sh", "policy, reference, rollout", 5),
         ("trl/grpo_vllm.yaml", "policy, rollout", 4),
     ],
@@ -64,9 +65,61 @@ def test_keys_of_roles_become_keys_of_the_plan() -> None:
     assert {old.of(name).placement for name in ("reference", "reward", "rollout")} == {"colocated"}
 
 
-def test_what_megatron_workers_hold_is_listed_as_not_counted() -> None:
-    paths = {one.path for one in read_any([str(FILES / "verl" / "megatron.sh")]).uncounted}
-    assert "actor_rollout_ref.rollout.gpu_memory_utilization" in paths
+def test_megatron_trains_with_its_own_degrees_and_states() -> None:
+    base = "python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer.yaml"
+    one, ref, critic = "actor_rollout_ref.actor.megatron.", "actor_rollout_ref.ref.megatron.", "critic.megatron."
+    again = f"+{one}override_transformer_config.recompute_"
+    found = of(
+        verl,
+        f"{base} actor_rollout_ref.model.path=m actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 "
+        f"{one}tensor_model_parallel_size=4 {one}pipeline_model_parallel_size=2 {one}param_offload=True "
+        f"{one}optimizer_offload=True {ref}tensor_model_parallel_size=2 {critic}optimizer_offload=True "
+        f"{again}granularity=full {again}method=uniform {again}num_layers=1 actor_rollout_ref.actor.use_kl_loss=True "
+        "actor_rollout_ref.actor.entropy_coeff=0.01 actor_rollout_ref.model.enable_gradient_checkpointing=False",
+    )
+    said = {path: one.value for path, one in found.given.items()}
+    assert said["stack.framework"] == "megatron-bridge"
+    assert [said[f"parallel.{key}"] for key in ("strategy", "tp", "pp", "sp")] == ["megatron-distopt", 4, 2, True]
+    recompute = {path.rpartition(".")[2]: value for path, value in said.items() if path.startswith("stack.recompute")}
+    assert recompute == {"kind": "full", "method": "uniform", "num_layers": 1}
+    assert said["stack.options.entropy_coeff"] == 0.01
+    assert said["roles.policy.states.idle"] == "offloaded"
+    assert said["roles.reference.states.idle"] == "offloaded"  # as the policy's
+    assert [said[f"roles.reference.parallel.{key}"] for key in ("tp", "pp")] == [2, 2]
+    assert said["roles.critic.states.idle"] == "optimizer-offloaded"
+    assert said["roles.critic.parallel.tp"] == 1  # the critic names its own, and 1 of what it does not
+
+
+def test_packed_tokens_are_each_devices() -> None:
+    base, own = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=m", "actor_rollout_ref.actor."
+    packed = f"{base} {own}use_dynamic_bsz=True {own}ppo_max_token_len_per_gpu=1000"
+    for more, tokens in (
+        ("", 1000),
+        (f"{own}ulysses_sequence_parallel_size=2", 2000),
+        (f"{own}megatron.context_parallel_size=4", 4000),
+    ):
+        assert of(verl, f"{packed} {more}").given["batch.sequence"].value == tokens
+
+
+def test_what_else_megatron_scripts_say_is_kept_apart() -> None:
+    base = "python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer.yaml actor_rollout_ref.model.path=m"
+    one = "actor_rollout_ref.actor."
+    found = of(
+        verl,
+        f"{base} {one}ppo_micro_batch_size_per_gpu=1 reward_model.enable=True "
+        f"{one}megatron.use_dist_checkpointing=True "
+        f"+{one}megatron.override_transformer_config.moe_router_dtype=fp32 {one}megatron.sequence_parallel=False "
+        f"{one}megatron.tensor_model_parallel_size=2 {one}megatron.use_distributed_optimizer=False "
+        "actor_rollout_ref.model.lora.rank=8",
+    )
+    names = [each.path for each in found.uncounted]
+    assert "reward_model.enable" in names
+    assert f"{one}megatron.override_transformer_config.moe_router_dtype" in names
+    assert not [each for each in names if "dist_checkpointing" in each]
+    said = {path: each.value for path, each in found.given.items()}
+    assert (said["parallel.strategy"], said["parallel.sp"]) == ("megatron-ddp", False)
+    assert said["adapter.kind"] == "lora"  # which Megatron-Core's roles refuse
+    assert "roles.reference.placement" not in said
 
 
 def test_overrides_are_hydras() -> None:

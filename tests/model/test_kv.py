@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.plans import plan_of
 from trainledger.base.problems import InputError
 from trainledger.facts.catalogue import find_model
 from trainledger.facts.dtypes import BF16, FP8
@@ -81,3 +82,14 @@ def test_a_model_without_a_cache_is_refused() -> None:
     for name in ("bert-base-uncased", "llama-4-scout-text"):
         with pytest.raises(InputError):
             cached(build(find_model(name).keys()))
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b", "deepseek-v3"])
+def test_megatrons_own_model_caches_as_much(name: str) -> None:
+    stack = {"framework": "megatron", "versions": {"torch": "2.13.0"}, "attention": "fused", "loss": "vocab-parallel"}
+    plan = plan_of(
+        name, stack={**stack, "recompute": "none"}, parallel={"strategy": "megatron-ddp"},
+        precision={"gradients": "fp32", "master": "fp32"}, optimizer={"implementation": "apex-fused"},
+    )  # fmt: skip
+    assert plan.keys()["model_type"] == "megatron-gpt"
+    assert Cache(cached(build(plan.keys())), BF16).per_token == PER_TOKEN[name]

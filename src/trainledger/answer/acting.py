@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trainledger.facts.device_rows import Device
+from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
+from trainledger.facts.meshes import PP
 from trainledger.facts.phases import (
     CRITIC,
     ENGINE,
@@ -22,6 +24,8 @@ from trainledger.facts.phases import (
 from trainledger.ledger.acting import Acts, Part, parted, shifted, together
 from trainledger.ledger.book import Book
 from trainledger.ledger.layout import Layout
+from trainledger.ledger.mega_acting import How, Silent, run_alone
+from trainledger.ledger.megatron import fullest
 from trainledger.ledger.opening import Job
 from trainledger.ledger.rank import Ledger, rank_ledger, updates_of
 from trainledger.ledger.reference import Pass, laid_out, one_pass, silent, standing
@@ -30,13 +34,15 @@ from trainledger.ledger.run import run_of
 from trainledger.ledger.step import INIT, STEPS
 from trainledger.ledger.tensor_parallel import spread
 from trainledger.ledger.updates import births, deaths
-from trainledger.lines.line import Line
+from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Moment, Segment
 from trainledger.model.build import model_of
 from trainledger.model.program import Model
 from trainledger.model.valued import valued
 from trainledger.plan.acting import COLOCATED, Engine, Role
 from trainledger.plan.degrees import degrees
+from trainledger.plan.mesh import coordinates, mesh_of
+from trainledger.plan.mesh import roles as classes_of
 from trainledger.plan.roles import role_plan
 from trainledger.plan.schema import Plan
 
@@ -81,16 +87,19 @@ def model_for(plan: Plan, name: str) -> Model:
     return valued(model) if name in VALUED else model
 
 
-def groups_of(plan: Plan, ledger: Ledger, architecture: str, device: Device | None) -> tuple[Group, ...]:
-    """The groups of devices of a plan with roles, the policy's first; `ledger`: that of the policy alone."""
+def groups_of(
+    plan: Plan, ledger: Ledger, architecture: str, device: Device | None, rank: int | None = None
+) -> tuple[Group, ...]:
+    """The groups of devices of a plan with roles, the policy's first; `ledger`: that of the policy alone, on this rank
+    (None: the fullest)."""
     roles = dict(plan.roles.given()) if plan.roles else {}
     usable = device.usable_bytes if device else None
     shared = tuple(name for name in ROLES if name in roles and roles[name].placement == COLOCATED)
     made = _Maker(plan, roles, ledger, (architecture, usable))
-    found = [Group(", ".join(shared), degrees(plan).world, shared, made.together(shared))]
+    found = [Group(", ".join(shared), degrees(plan).world, shared, made.fullest(shared, rank))]
     for name in roles:
         if name not in shared:
-            found.append(Group(name, int(roles[name].placement), (name,), made.together((name,))))
+            found.append(Group(name, int(roles[name].placement), (name,), made.fullest((name,), None)))
     return tuple(found)
 
 
@@ -102,16 +111,33 @@ class _Maker:
     roles: Mapping[str, Role]
     ledger: Ledger
     on: tuple[str, int | None]
+    rank: int | None = None
+
+    def fullest(self, names: tuple[str, ...], rank: int | None) -> Ledger:
+        """The ledger of these roles on a rank of their devices; None: on the one that holds most in its worst phase."""
+        plans = [role_plan(self.plan, name) for name in names if name != ROLLOUT]
+        staged = [own for own in plans if own.stack.framework in MEGATRON and degrees(own).pp > 1]
+        ranks = sorted({at for own in staged for at in _ranks(own)})
+        if rank is not None or not ranks:
+            return replace(self, rank=rank).together(names)
+        return max((replace(self, rank=at).together(names) for at in ranks), key=_most)
 
     def together(self, names: tuple[str, ...]) -> Ledger:
         """The ledger of these roles on the same devices."""
         parts = {name: self._part(name) for name in names}
         if POLICY in names and ROLLOUT in self.roles and ROLLOUT not in names:
             parts[ROLLOUT] = self._sent()
-        main = self.ledger if POLICY in names else EMPTY
+        main = self._own() if POLICY in names else EMPTY
         phases = phases_of(self.plan.task, ROLLOUT in self.roles)
         roles = {name: self.roles[name] if name in names else Role() for name in parts}
         return together(Acts(parts, roles, phases), main)
+
+    def _own(self) -> Ledger:
+        """The policy's ledger on the rank that is looked at."""
+        if self.rank is None or self.rank == self.ledger.rank:
+            return self.ledger
+        own = role_plan(self.plan, POLICY)
+        return rank_ledger(own, model_of(own), self.on[0], self.rank)
 
     def _sent(self) -> Part:
         """What an update of an engine on other devices takes where the policy is."""
@@ -127,21 +153,51 @@ class _Maker:
         if name == ROLLOUT:
             return _engine(self._rollout(), role.engine is not None and role.engine.sleep_level in ENGINE.kept)
         model = model_for(own, name)
-        frozen, (layout, passed) = _forward(own, role, (name, model), architecture)
+        alone = self._silent(own, role, (name, model))
         if name not in TRAINED:
-            weights = tuple(Segment(INIT, *run) for run in standing(layout))
-            return Part(tuple(frozen.book.lines), weights, {Deed.FORWARD: passed.segments})
-        whole = self.ledger if name == POLICY else _named(rank_ledger(own, model, architecture), name)
+            weights = tuple(Segment(INIT, *run) for run in alone.weights)
+            return _kept(own, Part(alone.lines, weights, {Deed.FORWARD: alone.forward}))
+        whole = self._own() if name == POLICY else _named(rank_ledger(own, model, architecture, self.rank), name)
         built, steps = parted(whole)
-        more = (*whole.lines, *frozen.book.lines)
-        forward = tuple(one._replace(events=shifted(one.events, len(whole.lines))) for one in passed.segments)
+        more = (*whole.lines, *alone.lines)
+        forward = tuple(one._replace(events=shifted(one.events, len(whole.lines))) for one in alone.forward)
         made = {Deed.TRAIN: steps, Deed.FORWARD: forward}
         if name != POLICY or ROLLOUT in self.roles:
-            return Part(more, built, made)
+            return _kept(own, Part(more, built, made))
         copies = generated(own, model, role.forward_batch or own.batch.micro_batch)
         numbered = [(len(more) + at, count) for at, (_, count) in enumerate(copies)]
         made[Deed.GENERATE] = tuple(Segment("", *run) for run in (*births(numbered), *deaths(numbered)))
         return Part((*more, *(line for line, _ in copies)), built, made)
+
+    def _silent(self, own: Plan, role: Role, who: tuple[str, Model]) -> Silent:
+        """A role as it is only run: on its stage, where there are stages."""
+        name, model = who
+        if own.stack.framework not in MEGATRON:
+            frozen, (layout, passed) = _forward(own, role, who, self.on[0])
+            weights = standing(layout)
+            return Silent(tuple(frozen.book.lines), weights, passed.segments)
+        stage = 0 if self.rank is None else coordinates(mesh_of(own), self.rank)[PP]
+        word = LOG_PROBS if name == POLICY else name
+        apart = name not in TRAINED and role.placement != COLOCATED
+        how = How(word, role.forward_batch, name == POLICY, apart)
+        return run_alone(own, model, (self.on[0], stage), how)
+
+
+def _ranks(own: Plan) -> list[int]:
+    """The first rank of every stage that may be the fullest."""
+    stages = classes_of(mesh_of(own))
+    return [stages[at].ranks[0].first for at in fullest(own, model_of(own))]
+
+
+def _kept(own: Plan, part: Part) -> Part:
+    """A role's part; Megatron-Core's buffers never leave, and its gradients are thrown away as they do."""
+    if own.stack.framework not in MEGATRON:
+        return part
+    return part._replace(stays=(Account.BUFFERS, Account.BUCKETS), thrown=(Account.CACHE, Account.GRADIENTS))
+
+
+def _most(ledger: Ledger) -> int:
+    return max((one.allocated for one in ledger.moments), default=0)
 
 
 def _forward(own: Plan, role: Role, who: tuple[str, Model], architecture: str) -> tuple[Job, tuple[Layout, Pass]]:

@@ -14,6 +14,7 @@ from trainledger.plan.roles import SECTIONS, role_plan
 from trainledger.plan.schema import Plan
 
 # strategies under which a frozen forward has rules
+UNSHARDED = ("megatron-ddp", "megatron-distopt")
 FORWARDS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "hsdp")
 
 
@@ -42,8 +43,7 @@ def acting_problems(plan: Plan, check: Callable[[Plan], None]) -> Iterator[Probl
     if plan.roles.teacher is not None:
         yield Problem("roles.teacher", f"given with task {plan.task!r}", f"a teacher acts in {DISTILL}")
     if plan.stack.framework in MEGATRON:
-        yield Problem("roles", f"given with {plan.stack.framework}", "frameworks that run Transformers' models can be")
-        return
+        yield from _megatron(plan)
     for name, role in plan.roles.given():
         yield from (_under(name, one) for one in _role(plan, name, role))
         if name != POLICY and name != ROLLOUT:
@@ -51,6 +51,16 @@ def acting_problems(plan: Plan, check: Callable[[Plan], None]) -> Iterator[Probl
                 check(role_plan(plan, name))
             except InputError as error:
                 yield from (_under(name, one) for one in error.problems)
+
+
+def _megatron(plan: Plan) -> Iterator[Problem]:
+    """What Megatron-Core's roles need: an engine that generates, and models without layers for further tokens."""
+    if plan.roles is None or plan.roles.rollout is None:
+        fix = "Set roles.rollout: {engine: {memory_share: 0.5}}."
+        yield Problem("roles.rollout", f"missing with {plan.stack.framework}", "an engine generates there", fix)
+    if plan.keys().get("num_nextn_predict_layers"):
+        fix = "Set model.num_nextn_predict_layers: 0."
+        yield Problem("model.num_nextn_predict_layers", "given with roles", "verl builds none unless told to", fix)
 
 
 def _teaches(plan: Plan, check: Callable[[Plan], None]) -> Iterator[Problem]:
@@ -102,10 +112,16 @@ def _role(plan: Plan, name: str, role: Role) -> Iterator[Problem]:
     if role.engine is not None:
         yield Problem("engine", "given", "only rollout has an engine", "Leave it out.")
     own = role_plan(plan, name)
-    if own.parallel.strategy not in FORWARDS:
+    megatron = own.stack.framework in MEGATRON
+    if megatron != (plan.stack.framework in MEGATRON):
+        allowed = "all roles but the engine run under the policy's, or none under Megatron-Core"
+        yield Problem("stack.framework", f"found {own.stack.framework!r}", allowed)
+        return
+    forwards = UNSHARDED if megatron else FORWARDS
+    if own.parallel.strategy not in forwards:
         found = f"found {own.parallel.strategy!r}"
-        yield Problem("parallel.strategy", found, f"{', '.join(FORWARDS)} can be estimated of a forward so far")
-    if degrees(own).pp > 1:
+        yield Problem("parallel.strategy", found, f"{', '.join(forwards)} can be estimated of a forward so far")
+    if degrees(own).pp > 1 and not megatron:
         yield Problem("parallel.pp", f"found {degrees(own).pp}", "1 can be estimated of a forward so far")
 
 

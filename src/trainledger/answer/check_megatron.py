@@ -11,6 +11,7 @@ from trainledger.facts.dtypes import FP8
 from trainledger.facts.megatron import FRAMEWORKS, FSDP, LOSSES, STRATEGIES
 from trainledger.facts.megatron_offload import COUNT, OPTION
 from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.facts.phases import TASKS
 from trainledger.facts.transformer_engine import NAME
 from trainledger.ledger.mega_buffers import DISTRIBUTED
 from trainledger.ledger.mega_fp8 import WIDTHS
@@ -28,7 +29,7 @@ def megatron_problems(plan: Plan) -> Iterator[Problem]:
     """Problems of a plan that Megatron-Core runs."""
     yield from type_problems(plan)
     given = {
-        "task": (plan.task, ("pretrain", "sft")),
+        "task": (plan.task, ("pretrain", "sft", *TASKS)),
         "parallel.strategy": (plan.parallel.strategy, STRATEGIES),
         "stack.loss": (plan.stack.loss, LOSSES),
         "precision.compute": (plan.precision.compute, ("fp32", "bf16", "fp16", *WIDTHS)),

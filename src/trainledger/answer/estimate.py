@@ -79,6 +79,7 @@ class Drawn:
     device: Device | None
     architecture: str
     ledger: Ledger
+    rank: int | None = None
 
     @property
     def trained(self) -> int:
@@ -105,7 +106,7 @@ def drawn(plan: Plan, rank: int | None = None) -> Drawn:
     check_model(plan, model)
     device = device_of(plan)
     architecture = architecture_of(device)
-    return Drawn(given, plan, model, device, architecture, rank_ledger(plan, model, architecture, rank))
+    return Drawn(given, plan, model, device, architecture, rank_ledger(plan, model, architecture, rank), rank)
 
 
 def estimate(plan: Plan, rank: int | None = None) -> Estimate:
@@ -153,7 +154,7 @@ def _replay(of: Drawn) -> tuple[tuple[Group, ...], Ledger, Replayed | None, Conf
     plan = of.plan
     environment = {name: str(value) for name, value in plan.stack.env.items()}
     conf = conf_of(plan.stack.allocator, environment, of.architecture)
-    groups = groups_of(plan, of.ledger, of.architecture, of.device) if acts(plan) else ()
+    groups = groups_of(plan, of.ledger, of.architecture, of.device, of.rank) if acts(plan) else ()
     ledger = groups[0].ledger if groups else of.ledger
     return groups, ledger, replayed(ledger, conf), conf
 

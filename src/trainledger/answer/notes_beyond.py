@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainledger.answer.check_acting import acts
 from trainledger.answer.check_offload import offloads_inputs
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.torchao_offload import HOST_STEP
@@ -35,3 +36,5 @@ def beyond_uncounted(plan: Plan) -> Iterator[str]:
     """Moments without a rule."""
     if plan.evaluation is not None and plan.stack.framework == PITHTRAIN and degrees(plan).pp > 1:
         yield f"evaluation: over PithTrain's stages it is no moment; {LOW}"
+    if plan.evaluation is not None and acts(plan):
+        yield f"evaluation: beside roles it is no moment; {LOW}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainledger.base.sources import Source
+from trainledger.facts import import_verl_megatron as megatron
 from trainledger.facts.import_rows import FilledRow, KeyRow, nothing, read, uncounted
 from trainledger.facts.option_row import Direction
 
@@ -27,6 +28,7 @@ VERL_ACTING = (SHARE, ENGINE_TP, FREES, SCORED, REF_SCORED, *KL, *AWAY, "critic.
 MICRO = f"{ACTOR}ppo_micro_batch_size_per_gpu"
 MINI = f"{ACTOR}ppo_mini_batch_size"
 TOKENS = f"{ACTOR}ppo_max_token_len_per_gpu"
+PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 ENGINES = {"fsdp": "fsdp1", "fsdp2": "fsdp2"}
 ESTIMATORS = {"grpo": "grpo", "gae": "ppo"}
 VERL_READ = f"""
@@ -52,7 +54,7 @@ VERL_ROLES = f"""
 {ROLLOUT}layered_summon {ROLLOUT}expert_parallel_size
 {REF}log_prob_micro_batch_size {REF}log_prob_max_token_len_per_gpu {REF}strategy {REF}fsdp_config.* {REF}megatron.*
 {REF}ulysses_sequence_parallel_size critic.* reward_model.*
-{ACTOR}entropy_coeff {ACTOR}calculate_entropy
+{ACTOR}calculate_entropy
 """
 VERL_EITHER = f"""
 {MODEL}use_remove_padding {MODEL}use_fused_kernels {MODEL}fused_kernel_options.* {MODEL}enable_activation_offload
@@ -69,7 +71,8 @@ reward_manager.* ray_init.* ray_kwargs.* transfer_queue.* hydra.* actor_rollout_
 actor_rollout_ref.nccl_timeout model.* optim.* sandbox_fusion.* reward.* _target_ defaults
 """
 VERL_ROWS: tuple[KeyRow, ...] = (
-    *read(VERL, (*VERL_READ.split(), *VERL_ACTING)),
+    *read(VERL, (*VERL_READ.split(), *VERL_ACTING, *megatron.READ)),
+    *nothing(VERL, megatron.QUIET),
     *uncounted(VERL, ((name, Direction.LOW) for name in VERL_ROLES.split())),
     *uncounted(VERL, ((name, Direction.EITHER) for name in VERL_EITHER.split())),
     *nothing(VERL, VERL_SILENT.split()),

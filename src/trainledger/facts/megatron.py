@@ -9,7 +9,8 @@ from trainledger.base.sources import Source
 
 NAME = "megatron"
 FAMILY = "megatron-gpt"
-FRAMEWORKS = (NAME, "megatron-bridge", "nemo")  # what runs Megatron-Core
+BRIDGED = "megatron-bridge"
+FRAMEWORKS = (NAME, BRIDGED, "nemo")  # what runs Megatron-Core
 WRAPPED = "megatron-deepspeed"  # Megatron's layers under DeepSpeed's wrappers of the optimizer
 STRATEGIES = ("megatron-ddp", "megatron-distopt", "megatron-fsdp")
 LOSSES = ("vocab-parallel", "vocab-parallel-fused", "vocab-parallel-te")

@@ -20,6 +20,7 @@ MEGATRON = Source("Megatron-LM arguments", "megatron/training/arguments.py", "20
 MEGATRON_CONFIG = Source(
     "Megatron-Core TransformerConfig", "megatron/core/transformer/transformer_config.py", "2026-08"
 )
+VERL = Source("verl actor configuration", "verl/trainer/config/actor/actor.yaml", "0.7.0")
 TITAN = Source("torchtitan model settings", "torchtitan/models/norms.py", "2024-2025")
 CUBLAS = Source("cuBLAS library, cublasSetWorkspace and CUBLAS_WORKSPACE_CONFIG", "NVIDIA cuBLAS manual, section 2.1.4")
 TORCH_SDPA = Source("PyTorch attention kernel choice", "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp", "2.13")
@@ -48,6 +49,7 @@ STACK_ROWS: tuple[Row, ...] = (
     *counted(OPTIONS, TORCH_OPTIM, (("zero_grad_set_to_none", BOOL),)),
     *counted(OPTIONS, HF_MODEL, (("batch_tensors", TEXTS), ("keep_outputs", BOOL))),
     *counted(OPTIONS, UPCAST.source, ((UPCAST.option, BOOL),)),
+    *counted(OPTIONS, VERL, (("entropy_coeff", NUMBER),)),
     *counted(OPTIONS, HF_LOADING, (("low_cpu_mem_usage", BOOL), ("device_map", TEXT))),
     *counted(OPTIONS, HF_TRAINER, (("dataloader_num_workers", COUNT), ("dataloader_prefetch_factor", COUNT))),
     *uncounted(

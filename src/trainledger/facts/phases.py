@@ -122,6 +122,24 @@ ENGINE = EngineFacts(
         "0.11.0",
     ),
 )
+SCORES = Source(
+    "verl's Megatron workers: log-probabilities, entropy and values of logits",
+    "verl/workers/actor/megatron_actor.py, logits_processor; workers/critic/megatron_critic.py; "
+    "utils/megatron/tensor_parallel.py; megatron/core/transformer/module.py, Float16Module",
+    "0.7.0; core 0.14.0",
+)
+EXPORTED = Source(
+    "Weights of Megatron-Core sent to a rollout engine, one by one",
+    "verl/utils/megatron_utils.py, per_tensor_generator; mbridge/core/bridge.py, export_weights, "
+    "_weight_merge_across_tp",
+    "0.7.0; 0.15.1",
+)
+MOVED = Source(
+    "verl's Megatron workers: what leaves a device between phases, and what comes for each",
+    "verl/workers/megatron_workers.py; utils/megatron_utils.py, offload_megatron_model_to_cpu, "
+    "offload_megatron_optimizer",
+    "0.7.0",
+)
 GENERATION = Source(
     "Transformers generation",
     "transformers/generation/utils.py, _sample; cache_utils.py, DynamicLayer.update; trl/models/utils.py, "

@@ -18,7 +18,6 @@ from trainledger.facts.import_rl import (
     REF_SCORED,
     SCORED,
     SHARE,
-    VERL_ACTING,
     VERL_ENGINE,
     VERL_LOSS,
     VERL_REF,
@@ -26,7 +25,9 @@ from trainledger.facts.import_rl import (
     VERL_TUNED,
 )
 from trainledger.facts.import_rows import FilledRow
+from trainledger.facts.import_verl_megatron import STATES
 from trainledger.facts.option_row import Direction
+from trainledger.importers import verl_megatron
 from trainledger.importers.draft import Uncounted
 from trainledger.importers.piece import Piece
 from trainledger.importers.settings import Settings
@@ -36,24 +37,30 @@ OFF = (False, "False", "false")
 
 def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
     """The reference where a divergence is asked for, the critic, the reward model, and vLLM's engine."""
-    if megatron:
-        for name in VERL_ACTING:
-            if given.said(name):
-                piece.uncounted.append(Uncounted(name, given.where(name), Direction.LOW.value))
-        return
-    _fill(piece, VERL_LOSS)
+    if not megatron:
+        _fill(piece, VERL_LOSS)
     tuned = given.has(f"{MODEL}lora_rank") and bool(given.whole(f"{MODEL}lora_rank", 0))
     _number(given, SCORED, "roles.policy.forward_batch")
-    if all(given.has(name) for name in AWAY):
-        piece.give("roles.policy.states.idle", "offloaded", given.where(AWAY[0]))
+    if not megatron and (state := STATES.get((given.has(AWAY[0]), given.has(AWAY[1])))):
+        piece.give("roles.policy.states.idle", state, given.where(next(filter(given.has, AWAY))))
     if any(given.has(name) for name in KL) and not tuned:  # an adapter that is switched off is its own reference
-        _fill(piece, VERL_REF)
+        if megatron:
+            piece.give("roles.reference.placement", "colocated", given.where(next(filter(given.has, KL))))
+        else:
+            _fill(piece, VERL_REF)
         _number(given, REF_SCORED, "roles.reference.forward_batch")
     if given.has("critic.enable") or piece.given["task"].value == "ppo":
         _model(given, "critic", "critic.model.path")
         _number(given, "critic.ppo_micro_batch_size_per_gpu", "roles.critic.batch.micro_batch")
-    if given.has("reward_model.enable"):
+    if given.has("reward_model.enable") and megatron:  # an engine of its own scores
+        piece.uncounted.append(
+            Uncounted("reward_model.enable", given.where("reward_model.enable"), Direction.LOW.value)
+        )
+    elif given.has("reward_model.enable"):
         _model(given, "reward", "reward_model.model.path")
+    if megatron:
+        named = {path.split(".")[1] for path in piece.given if path.startswith("roles.")}
+        verl_megatron.roles(given, piece, frozenset({"policy", *named}))
     if given.said(SHARE):
         given.give("roles.rollout.engine.memory_share", given.number(SHARE), SHARE)
     _number(given, ENGINE_TP, "roles.rollout.parallel.tp")

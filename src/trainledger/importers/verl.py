@@ -13,6 +13,7 @@ from trainledger.facts.import_rl import (
     MICRO,
     MINI,
     MODEL,
+    PRECISIONS,
     PROMPT,
     ROLLOUT,
     TOKENS,
@@ -20,6 +21,8 @@ from trainledger.facts.import_rl import (
     VERL_ROWS,
 )  # fmt: skip
 from trainledger.facts.import_rows import CERTAIN
+from trainledger.facts.import_verl_megatron import FILLED
+from trainledger.importers import verl_megatron
 from trainledger.importers.command_line import Line, lines_of
 from trainledger.importers.document import Document
 from trainledger.importers.formats import Context
@@ -32,8 +35,6 @@ from trainledger.importers.yaml_text import scalar
 
 FORMAT = "verl command line or configuration"
 PROGRAMS = ("verl.trainer.main_ppo", "main_ppo.py", "main_dapo", "fsdp_sft_trainer", "verl.trainer.sft_trainer")
-PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-DEGREES = (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"), ("expert", "ep"))
 
 
 def identify(given: Input) -> float:
@@ -54,10 +55,13 @@ def extract(given: Input, context: Context) -> Piece:
     held = Settings(
         {key: value for key, (value, _) in leaves.items()}, {key: where for key, (_, where) in leaves.items()}, piece
     )
-    piece.give("stack.framework", "verl", piece.name)
-    (_tune if held.has("model.partial_pretrain") else _policy)(held, piece)
+    tunes = held.has("model.partial_pretrain")
+    megatron = not tunes and verl_megatron.trains(held, _engine(held))
+    if not megatron:
+        piece.give("stack.framework", "verl", piece.name)
+    (_tune if tunes else _policy)(held, piece)
     _world(held, piece)
-    for row in VERL_FILLED:
+    for row in FILLED if megatron else VERL_FILLED:
         if row.path not in piece.given and not any(path.startswith(f"{row.path}.") for path in piece.given):
             piece.fill(row.path, row.value, row.why, row.source)
     _Flat(
@@ -81,22 +85,24 @@ def _policy(given: Settings, piece: Piece) -> None:
     kind = given.text(name) or "gae" if given.has(name) else "gae"
     piece.give("task", ESTIMATORS.get(kind, "grpo"), given.where(name))
     _shared(given, piece, MODEL, f"{MODEL}path", ACTOR)
-    engine = (given.text(f"{ACTOR}strategy") if given.has(f"{ACTOR}strategy") else None) or "fsdp"
-    if engine == "megatron" or any(key.startswith(f"{ACTOR}megatron.") for key in given.values):
-        piece.give("parallel.strategy", "megatron-distopt", given.where(f"{ACTOR}strategy"))
-        for one, key in DEGREES:
-            size = f"{ACTOR}megatron.{one}_{'' if one == 'context' else 'model_'}parallel_size"
-            if given.has(size):
-                given.give(f"parallel.{key}", given.whole(size), size)
+    engine = _engine(given)
+    megatron = verl_megatron.trains(given, engine)
+    if megatron:
+        verl_megatron.policy(given, piece, f"{ACTOR}strategy")
     elif engine not in ENGINES:
         given.refuse(f"{ACTOR}strategy", engine, f"one of {', '.join(ENGINES)}, megatron is known")
         return
     else:
         piece.give("parallel.strategy", ENGINES[engine], given.where(f"{ACTOR}strategy"))
     _batch(given, piece)
-    verl_roles(given, piece, piece.given["parallel.strategy"].value not in ENGINES.values())
+    verl_roles(given, piece, megatron)
     if given.has(f"{ACTOR}grad_clip"):
         given.give("optimizer.grad_clip", given.number(f"{ACTOR}grad_clip"), f"{ACTOR}grad_clip")
+
+
+def _engine(given: Settings) -> str:
+    """What trains the policy."""
+    return (given.text(f"{ACTOR}strategy") if given.has(f"{ACTOR}strategy") else None) or "fsdp"
 
 
 def _shared(given: Settings, piece: Piece, model: str, path: str, actor: str) -> None:
@@ -106,7 +112,7 @@ def _shared(given: Settings, piece: Piece, model: str, path: str, actor: str) ->
     else:
         piece.refuse(path, "missing", "the model that is trained is needed", where=piece.name)
     again = f"{model}enable_gradient_checkpointing"
-    if given.values.get(again) is not None:
+    if given.values.get(again) is not None and not verl_megatron.trains(given, _engine(given)):
         given.give("stack.recompute.kind", "full" if given.has(again) else "none", again)
         if given.has(again):
             given.give("stack.recompute.reentrant", False, again)
@@ -142,7 +148,9 @@ def _batch(given: Settings, piece: Piece) -> None:
     if given.has(f"{ACTOR}use_dynamic_bsz"):
         tokens = given.whole(TOKENS) if given.has(TOKENS) else None
         piece.give("batch.micro_batch", 1, given.where(f"{ACTOR}use_dynamic_bsz"))
-        piece.give("batch.sequence", tokens or total, given.where(TOKENS))
+        ranks = piece.given.get("parallel.cp")  # tokens are each device's
+        spread = ranks.value if ranks is not None and isinstance(ranks.value, int) else 1
+        piece.give("batch.sequence", (tokens or total) * spread, given.where(TOKENS))
         return
     piece.give("batch.sequence", total, given.where("data.max_response_length"))
     if given.said(MICRO):

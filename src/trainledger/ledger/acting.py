@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from trainledger.facts.phases import POLICY, ROLLOUT, Deed, Phase
+from trainledger.ledger.beyond import MOMENTS
 from trainledger.ledger.rank import Ledger
 from trainledger.ledger.step import INIT, STEPS
 from trainledger.lines.line import Account, Line, Place
@@ -20,17 +21,29 @@ from trainledger.lines.stream import EMPTY, Events, Segment, fold
 from trainledger.plan.acting import IDLE, Role
 
 LEAVING = (Account.WEIGHTS, Account.MASTER, Account.OPTIMIZER, Account.GRADIENTS, Account.BUCKETS, Account.BUFFERS)
+UPDATED = (Account.MASTER, Account.OPTIMIZER)
+READ = (Account.WEIGHTS, Account.BUFFERS)  # what a forward, and an update of an engine, needs of a model
+ENGINES = (*LEAVING, Account.CACHE, Account.WORKSPACE)
 AWAKE, ASLEEP = "resident", "asleep"
+# what is away, where it is not all
+AWAY: Mapping[str, tuple[Account, ...]] = {
+    AWAKE: (),
+    "weights-offloaded": tuple(one for one in LEAVING if one not in UPDATED),
+    "optimizer-offloaded": UPDATED,
+}
 
 
 class Part(NamedTuple):
     """One role: its lines; segments that build it; by what it does, segments of it (of training: with the step's name
-    in their moments); whether states are kept in the host's memory while they are away."""
+    in their moments); whether states are kept in the host's memory while they are away; which of its lines never leave
+    (`stays`), and which are thrown away when they do."""
 
     lines: tuple[Line, ...]
     built: tuple[Segment, ...]
     deeds: Mapping[Deed, tuple[Segment, ...]]
     kept: bool = True
+    stays: tuple[Account, ...] = ()
+    thrown: tuple[Account, ...] = (Account.CACHE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +54,20 @@ class Acts:
     roles: Mapping[str, Role]
     phases: tuple[Phase, ...]
 
-    def state(self, role: str, phase: Phase) -> str:
-        """Where a role's states are in a phase: on the device while it acts, or is read to update the engine."""
+    def away(self, role: str, phase: Phase) -> tuple[Account, ...]:
+        """What of a role is off the device in a phase. While it runs forward, or is read to update the engine, a model
+        is there without what only its training needs; an engine that is updated has no cache yet."""
+        idle = self.accounts(role, self.idle(role))
         if role == phase.role or (phase.deed is Deed.SYNC and role == POLICY):
-            return AWAKE
-        return self.roles[role].states.get(phase.name, self.idle(role))
+            read = (Account.WEIGHTS,) if role == ROLLOUT else READ
+            reads = phase.deed in (Deed.FORWARD, Deed.SYNC)
+            return tuple(one for one in idle if one not in read) if reads else ()
+        return self.accounts(role, self.roles[role].states.get(phase.name, self.idle(role)))
+
+    def accounts(self, role: str, state: str) -> tuple[Account, ...]:
+        """What of a role is off the device in a state."""
+        whole = ENGINES if role == ROLLOUT else LEAVING
+        return tuple(one for one in AWAY.get(state, whole) if one not in self.parts[role].stays)
 
     def idle(self, role: str) -> str:
         """Where a role's states are while it does not act."""
@@ -75,14 +97,12 @@ class Stage:
         for role, part in self.acts.parts.items():
             if role == ROLLOUT and generating is not None:
                 for other in self.first:
-                    if self.acts.state(other, generating) != AWAKE and not self.away[other]:
-                        self._leave(other, INIT)
+                    self._leave(other, INIT, self.acts.away(other, generating))
             self.first[role] = len(self.lines)
             self.alive[role], self.away[role] = Counter(), Counter()
             self.lines += part.lines
             self.play(role, part.built)
-            if self.acts.idle(role) != AWAKE:
-                self._leave(role, INIT)
+            self._leave(role, INIT, self.acts.accounts(role, self.acts.idle(role)))
 
     def play(self, role: str, segments: Iterable[Segment], moment: str = "") -> None:
         """Segments of a role, at the moment named or at their own."""
@@ -97,25 +117,24 @@ class Stage:
     def settle(self, phase: Phase, moment: str) -> None:
         """States leave first, at the end of the moment before, then others come."""
         for role in self.acts.parts:
-            if self.acts.state(role, phase) != AWAKE and not self.away[role]:
-                self._leave(role, self.segments[-1].moment)
+            self._leave(role, self.segments[-1].moment, self.acts.away(role, phase))
         for role in self.acts.parts:
-            if self.acts.state(role, phase) == AWAKE and self.away[role]:
-                whole = phase.deed is not Deed.SYNC or role != ROLLOUT
-                self._come(role, moment, None if whole else (Account.WEIGHTS,))
+            self._come(role, moment, self.acts.away(role, phase))
 
-    def _leave(self, role: str, moment: str) -> None:
-        accounts = (*LEAVING, Account.CACHE, Account.WORKSPACE) if role == ROLLOUT else LEAVING
+    def _leave(self, role: str, moment: str, accounts: Sequence[Account]) -> None:
         gone = {line: n for line, n in self.alive[role].items() if n > 0 and self.lines[line].account in accounts}
-        self.away[role] = Counter(gone)
+        if not gone:
+            return
+        self.away[role].update(gone)
         self._move(role, moment, gone, -1)
         self.segments.append(Segment(moment, (EMPTY,)))  # trainers and engines give back what the allocator caches
-        if self.acts.parts[role].kept:
-            kept = {line: n for line, n in gone.items() if self.lines[line].account is not Account.CACHE}
+        part = self.acts.parts[role]
+        if part.kept:
+            kept = {line: n for line, n in gone.items() if self.lines[line].account not in part.thrown}
             self.hosted |= {line: max(n, self.hosted.get(line, 0)) for line, n in kept.items()}
 
-    def _come(self, role: str, moment: str, accounts: Sequence[Account] | None) -> None:
-        back = {line: n for line, n in self.away[role].items() if not accounts or self.lines[line].account in accounts}
+    def _come(self, role: str, moment: str, away: Sequence[Account]) -> None:
+        back = {line: n for line, n in self.away[role].items() if self.lines[line].account not in away}
         for line in back:
             del self.away[role][line]
         if back:
@@ -164,6 +183,6 @@ def _hosted(stage: Stage) -> Iterable[tuple[Line, int]]:
 
 def parted(ledger: Ledger) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
     """A trained role's segments: of building, and of the steps."""
-    built = tuple(one for one in ledger.segments if not one.moment.startswith(STEPS))
+    built = tuple(one for one in ledger.segments if not one.moment.startswith((*STEPS, *MOMENTS)))
     steps = tuple(one for one in ledger.segments if one.moment.startswith(STEPS))
     return tuple(one._replace(moment=INIT) for one in built), steps

@@ -10,6 +10,7 @@ from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.dtypes import BOOL, FP32, UINT8
 from trainledger.facts.megatron import BUFFER
+from trainledger.facts.phases import TASKS
 from trainledger.facts.transformer_engine import DUMMY, GEMM, MASK
 from trainledger.facts.transformer_engine_fp8 import HISTORIES, recipe_of
 from trainledger.facts.versions import at_least
@@ -168,6 +169,8 @@ def mask_line(plan: Plan, job: Job) -> int | None:
     is none. Unless the plan says so it is taken to be there with Transformer Engine's layers, but not where the
     sequence is spread over ranks: whole on each of them, it would undo what the spreading saves."""
     made = plan.stack.options.get(MADE)
+    if made is None and plan.task in TASKS:  # the batch's own mask is of tokens
+        return None
     if made is None:
         mega = job.run.software.mega
         made = mega is not None and mega.engine is not None and plan.parallel.cp == 1

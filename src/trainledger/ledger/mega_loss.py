@@ -11,6 +11,7 @@ from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega_further import attached, predicted
 from trainledger.ledger.mega_run import Chunk
+from trainledger.ledger.mega_scores import WITH_ENTROPY, scored, scores, valued
 from trainledger.ledger.rules import lower
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Model
@@ -28,6 +29,10 @@ def closing(frame: Frame, model: Model, loss: str, chunk: Chunk) -> int:
 
     def each_of(logits: int) -> int:
         t.scope = "loss"
+        if scores(model, loss):
+            if model.vocab == 1:
+                return valued(t, logits)
+            return scored(t, logits, loss == WITH_ENTROPY, lambda wide: _softmax(t, wide, False))
         return _in_place(t, logits) if loss == IN_PLACE else _softmax(t, logits, apart)
 
     norm, head = model.head.ops[:1], model.head.ops[1:]
@@ -39,7 +44,8 @@ def closing(frame: Frame, model: Model, loss: str, chunk: Chunk) -> int:
     lower(frame, head)
     logits = names.pop("logits")
     each = each_of(logits)
-    t.end([logits])
+    if t.dtype[logits] == FP32 or not scores(model, loss):
+        t.end([logits])
     mean = t.fresh((), FP32, True, "mean over tokens")
     t.run(Prim("mean", (each,), (mean,), (), (Step(Code.GRAD, 0),), ()))
     t.end([each])

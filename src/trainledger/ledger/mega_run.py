@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trainledger.facts.megatron_offload import COUNT, LEAST, MODULES, OFFLOAD, OPTION
+from trainledger.facts.phases import TASKS
 from trainledger.ledger.frame import Setting
 from trainledger.ledger.mega import Fusions, Hosted, Mega
 from trainledger.ledger.mega_choice import engine_of
 from trainledger.ledger.mega_fp8 import own_dtype
 from trainledger.ledger.mega_routing import routing_of
+from trainledger.ledger.mega_scores import LOG_PROBS, WITH_ENTROPY
 from trainledger.ledger.opening import Job
-from trainledger.ledger.run import Run, run_of
+from trainledger.ledger.run import Run, Scoring, run_of
 from trainledger.lines.parts import Parts
 from trainledger.lines.pipeline import OVERLAP
 from trainledger.plan.schema import Plan
 from trainledger.plan.stages import Chunk as Place
 from trainledger.plan.stages import split_of, stages
 
+ENTROPY = "entropy_coeff"  # of a policy's loss: other than 0, the entropy is made in its update
 RECOMPUTED, DELAYED = "recompute", "delay_wgrad_compute"
 
 
@@ -96,7 +99,11 @@ def mega_run(plan: Plan, architecture: str) -> Run:
     own = own_dtype(plan)
     norms = run.setting.norms if own == run.setting.weights else None
     setting: Setting = replace(run.setting, sequence=sequence, weights=own, norms=norms)
-    return replace(run, setting=setting, software=replace(run.software, mega=mega_of(plan, architecture)))
+    scoring = run.scoring
+    if plan.task in TASKS:
+        scoring = Scoring(WITH_ENTROPY if plan.stack.options.get(ENTROPY) else LOG_PROBS)
+    software = replace(run.software, mega=mega_of(plan, architecture))
+    return replace(run, setting=setting, software=software, scoring=scoring)
 
 
 def chunks_of(plan: Plan, layers: int, stage: int) -> tuple[Chunk, ...]:

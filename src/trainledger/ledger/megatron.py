@@ -21,8 +21,9 @@ from trainledger.ledger.mega_away import away_lines
 from trainledger.ledger.mega_buffers import parameters_of, quant_of_rank, weights_of, wrap_of
 from trainledger.ledger.mega_defer import drained, kept_lines, limit_of, put_off
 from trainledger.ledger.mega_engine import dummies, mask_line
-from trainledger.ledger.mega_evaluation import Gather, evaluation
+from trainledger.ledger.mega_evaluation import evaluation
 from trainledger.ledger.mega_flow import Flow
+from trainledger.ledger.mega_forward import Gather
 from trainledger.ledger.mega_fp8 import stored
 from trainledger.ledger.mega_fsdp import Shards, Unit, by_unit, main_of, outer_of, sharded_of
 from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins

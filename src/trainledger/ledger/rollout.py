@@ -12,8 +12,10 @@ from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.base.sources import Basis, Source
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.dtypes import DTYPES, FP32, UINT8, DType
-from trainledger.facts.phases import ENGINE, GENERATION, PAGES, ROLLOUT, SYNC
+from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
+from trainledger.facts.phases import ENGINE, EXPORTED, GENERATION, PAGES, ROLLOUT, SYNC
 from trainledger.ledger.layout import weights_of
+from trainledger.ledger.mega_exported import exported
 from trainledger.lines.line import Account, Line
 from trainledger.model.kv import Cache, cached
 from trainledger.model.program import Attention, Model, Weight
@@ -102,7 +104,10 @@ def _update(plan: Plan, policy: Plan, engine: Engine, model: Model) -> Iterator[
     rows = [(weight.elements, _dtype(plan, weight, prefix)) for prefix, weight, _ in weights_of(model)]
     largest, dtype = max(rows, key=lambda row: row[0])
     kept = DTYPES[policy.precision.weights]
-    if policy.parallel.strategy in SPREAD:
+    if policy.stack.framework in MEGATRON:
+        name, size = max(exported(policy), key=lambda row: row[1])
+        yield _line(Account.SYNC, f"{name}, its parts and what is made of them", size, kept, EXPORTED), 1
+    elif policy.parallel.strategy in SPREAD:
         yield _line(Account.SYNC, "the largest weight, gathered", largest, kept, SYNC), 1
     if engine.bucket:
         yield _line(Account.SYNC, "bucket of weights", engine.bucket, UINT8, SYNC), 1

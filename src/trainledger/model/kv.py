@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.dtypes import DType
 from trainledger.facts.phases import PAGES
+from trainledger.model.operations_megatron import Latents, Queries
 from trainledger.model.program import Attention, Block, Linear, Model
 
 LATENT = "kv_a_proj_with_mqa"  # the projection whose result a layer with latents caches
@@ -69,6 +70,11 @@ def cached(model: Model) -> tuple[Cached, ...]:
 
 def _of(model: Model, block: Block) -> tuple[int, int, int]:
     spec = next((op.spec for op in block.ops if isinstance(op.spec, Attention)), None)
+    if (latents := next((op for op in block.ops if isinstance(op.spec, Latents)), None)) is not None:
+        return 0, sum(axis.size for axis in latents.dims), 0
+    if (heads := next((op for op in block.ops if isinstance(op.spec, Queries)), None)) is not None:
+        groups, width = heads.dims
+        return groups.size, BOTH * width.size, 0
     if spec is None or not model.causal:
         found = f"found {model.family!r}" + (f": {block.unknown}" if block.unknown else "")
         raise InputError([Problem("model.model_type", found, "a decoder whose attention is known is needed")])

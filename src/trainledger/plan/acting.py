@@ -20,7 +20,7 @@ from trainledger.plan.types import (
     refusal,
 )
 
-State = Literal["resident", "offloaded", "asleep"]
+State = Literal["resident", "offloaded", "weights-offloaded", "optimizer-offloaded", "asleep"]
 COLOCATED, IDLE = "colocated", "idle"
 
 
@@ -90,7 +90,7 @@ class Role(Section):
     placement: Placement = Field(COLOCATED, description="On the plan's devices, or on a number of its own.")
     states: dict[Text, State] = Field(
         default_factory=dict,
-        description="By phase, or `idle` for all in which it does not act: resident, offloaded or asleep.",
+        description="By phase, or `idle` for all in which it does not act: resident, offloaded, asleep, or in part.",
     )
     forward_batch: Count = Field(None, description="Sequences of one forward without gradients; null: micro_batch.")
     engine: Engine | None = Field(None, description="A rollout engine's memory.")

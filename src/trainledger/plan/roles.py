@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
 from trainledger.facts.phases import POLICY, ROLLOUT, TEACHER, TRAINED, VALUED
 from trainledger.plan.acting import COLOCATED, Role, Roles
 from trainledger.plan.schema import Plan, as_mapping
@@ -30,7 +31,7 @@ def overlaid(data: Mapping[str, Any], name: str) -> dict[str, Any]:
         found |= {"adapter": None}
     if name == TEACHER:  # which is only run
         found["task"] = "sft"
-    if name in VALUED:
+    if name in VALUED and _map(found, "stack").get("framework") not in MEGATRON:
         found["stack"] = {**_map(found, "stack"), "loss": "full"}
     if role.get("model") is not None:
         found["model"] = role["model"]
