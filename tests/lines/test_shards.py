@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.lines.shards import classes, rows_at, rows_of, with_rows
+from trainledger.lines.shards import classes, rows_at, rows_of, with_columns, with_rows
 
 sizes = st.integers(1, 100_000)
 ranks = st.integers(1, 512)
@@ -38,3 +38,8 @@ def test_other_rows_leave_the_other_dims() -> None:
     dims = (Axis(Dim.VOCAB, 10), Axis(Dim.HIDDEN, 4))
     assert with_rows(dims, 3) == (Axis(Dim.VOCAB, 3), Axis(Dim.HIDDEN, 4))
     assert with_rows((), 3) == ()
+
+
+def test_columns_are_those_of_the_second_dim() -> None:
+    dims = (Axis(Dim.EXPERTS, 8), Axis(Dim.FFN, 64), Axis(Dim.HIDDEN, 16))
+    assert with_columns(dims, 4) == (dims[0], Axis(Dim.FFN, 4), dims[2])

@@ -10,12 +10,13 @@ from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.pithtrain import SCHEDULES as DUAL
 from trainledger.facts.sharding import SECOND
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.facts.torchtitan import ROWS, Change, holds
+from trainledger.facts.torchtitan import Change, holds
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.pipeline import pipeline_of
 from trainledger.lines.schedules import schedule_problems
-from trainledger.model.program import Experts, Model
+from trainledger.model.program import ClampedExperts, Experts, Model
 from trainledger.plan.degrees import degrees
+from trainledger.plan.mesh import expert_tensor_degree
 from trainledger.plan.schema import Plan
 from trainledger.plan.stages import schedule_of, split_of, stage_problems
 
@@ -71,17 +72,18 @@ def pipeline_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:
 
 def _experts(plan: Plan, model: Model) -> Iterator[Problem]:
     ranks, path, found = degrees(plan), "parallel.ep", f"found {degrees(plan).ep}"
-    stacks = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Experts)]
+    specs = [op.spec for block in model.blocks for op in block.ops]
+    stacks = [spec for spec in specs if isinstance(spec, Experts | ClampedExperts)]
     if not stacks:
         yield Problem(path, f"{found} for {model.family}", "a model with routed experts is needed")
         return
-    if plan.stack.framework == TORCHTITAN and not holds(Change.PERMUTES, plan.stack.versions.get(TORCHTITAN, "")):
-        row = ROWS[Change.PERMUTES]
-        allowed = f"versions of {row.since} to {row.until} can be estimated so far"
-        yield Problem(path, f"{found} with this version of {TORCHTITAN}", allowed)
-    count = stacks[0].gate_up.dims[0].size
-    for what, size in ((f"{count} experts", count), (f"the {ranks.shard} ranks that shard", ranks.shard)):
+    count, width, each = stacks[0].gate_up.dims[0].size, stacks[0].down.dims[-1].size, expert_tensor_degree(plan)
+    inside = ranks.shard * ranks.tp // each
+    for what, size in ((f"{count} experts", count), (f"the {inside} ranks that share them", inside)):
         if size % ranks.ep:
             yield Problem(path, found, f"a divisor of {what} is needed")
-    if ranks.tp > 1:
-        yield Problem(path, f"{found} with tp {ranks.tp}", "experts beside tp can not be estimated so far")
+    over, version = inside // ranks.ep, plan.stack.versions.get(TORCHTITAN, "")
+    by_width = plan.stack.framework == TORCHTITAN and inside > count and holds(Change.BY_WIDTH, version)
+    if by_width and not inside % ranks.ep and (width // each) % over:
+        allowed = f"where ranks outnumber {count} experts, FSDP2 shards their width of {width // each} evenly"
+        yield Problem(path, f"{found}, which leaves {over} ranks", allowed)

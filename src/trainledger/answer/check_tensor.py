@@ -10,8 +10,9 @@ from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.ledger.losses_parallel import SPREAD
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.parts import BY_TENSOR
-from trainledger.model.program import Embed, Linear, Model, Op
+from trainledger.model.program import ClampedExperts, Embed, Experts, Linear, Model, Op
 from trainledger.plan.degrees import degrees
+from trainledger.plan.mesh import expert_tensor_degree
 from trainledger.plan.schema import Plan
 
 FRAMEWORKS = ("transformers", "torch", TORCHTITAN)  # whose layers PyTorch's styles spread
@@ -48,8 +49,9 @@ def tensor_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:
         return
     ops: tuple[Op, ...] = (*model.prologue, *(op for block in model.blocks for op in block.ops), *model.head.ops)
     if any(block.top_k for block in model.blocks):
-        yield Problem("parallel.tp", f"found {tp} with experts", "dense models can be estimated so far")
-        return
+        yield from _experts(plan, ops)
+        if plan.stack.framework != TORCHTITAN:
+            return
     if any(isinstance(op.spec, Linear) and (op.spec.conv1d or op.spec.bias) for op in ops):
         yield Problem("parallel.tp", f"found {tp} with biases", "linear layers without can be estimated so far")
     if any(isinstance(op.spec, Linear) and op.spec.weight in model.embeddings for op in ops):
@@ -58,3 +60,21 @@ def tensor_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     for axis in sorted(sizes, key=lambda one: (one.dim, one.size)):
         if axis.dim in BY_TENSOR and axis.size % tp:
             yield Problem("parallel.tp", f"found {tp}", f"it does not divide {axis.size} {axis.dim}")
+
+
+def _experts(plan: Plan, ops: tuple[Op, ...]) -> Iterator[Problem]:
+    """Routed experts run beside tensor parallelism in torchtitan alone, there with the sequence spread."""
+    ranks, each, path = degrees(plan), expert_tensor_degree(plan), "parallel.tp"
+    found = f"found {ranks.tp} with experts"
+    if plan.stack.framework != TORCHTITAN:
+        yield Problem(path, f"{found} and {plan.stack.framework}", f"dense models, or {TORCHTITAN}, can be estimated")
+        return
+    if any(isinstance(op.spec, ClampedExperts) for op in ops):
+        yield Problem(path, f"{found} that have biases", "experts without can be estimated so far")
+    if not plan.parallel.sp:
+        allowed = "experts of ranks that spread the sequence can be estimated so far"
+        yield Problem("parallel.sp", f"found false with tp {ranks.tp} and experts", allowed, "Set it to true.")
+    widths = {op.spec.down.dims[-1].size for op in ops if isinstance(op.spec, Experts)}
+    for width in sorted(widths):
+        if width % each:
+            yield Problem(path, f"found {ranks.tp}", f"each expert is spread over {each} ranks: a divisor of {width}")

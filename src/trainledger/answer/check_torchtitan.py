@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from trainledger.base.problems import Problem, nearest
 from trainledger.facts.float8 import LOW, NO_COMPILE, RECIPES
 from trainledger.facts.sharding import SECOND
-from trainledger.facts.torchtitan import NAME, OP
+from trainledger.facts.torchtitan import NAME, OP, ROWS, Change, holds
 from trainledger.ledger.run import every_of
 from trainledger.ledger.strategy import fsdp_of
+from trainledger.plan.degrees import degrees
+from trainledger.plan.mesh import expert_tensor_degree
 from trainledger.plan.schema import Plan
 
 
@@ -25,6 +27,12 @@ def torchtitan_problems(plan: Plan) -> Iterator[Problem]:
     if given.reentrant:
         yield Problem("stack.recompute.reentrant", f"found true with {NAME}", "it recomputes without reentrance")
     yield from _low(plan)
+    ranks, each = degrees(plan), expert_tensor_degree(plan)
+    if ranks.ep > 1 and each > 1 and holds(Change.WHOLE_EXPERTS, plan.stack.versions.get(NAME, "")):
+        since = ROWS[Change.WHOLE_EXPERTS].since
+        yield Problem(
+            "parallel.etp", f"found {each} with ep {ranks.ep}", f"{NAME} has none since {since}", "Leave it out."
+        )
 
 
 def _low(plan: Plan) -> Iterator[Problem]:

@@ -32,6 +32,13 @@ class Change(StrEnum):
     SAVES_CUDNN = "saves-cudnn"  # the policy `op` keeps results of every attention kernel
     GROUPED = "grouped"  # attention is handed grouped keys and values
     PERMUTES = "permutes"  # experts' rows are copied by expert with padding, and added to what shared experts made
+    BY_WIDTH = "by-width"  # FSDP shards experts along their second dim where ranks outnumber them
+    BY_WIDTH_ALONE = "by-width-alone"  # likewise without ranks of experts
+    SAVES_SENT = "saves-sent"  # the policy `op` keeps the rows that ranks of experts exchange
+    ADDS_SLOPES = "adds-slopes"  # gradients of what experts read are added up over the ranks that share each expert
+    WHOLE_EXPERTS = "whole-experts"  # experts that are spread over ranks are whole on each
+    OWN_TOKENS = "own-tokens"  # beside experts on other ranks, a rank of tp routes its part of the sequence alone
+    OWN_SUMS = "own-sums"  # and adds up results of its part alone; shared experts gather and scatter by themselves
     SCATTERS = "scatters"  # experts' results are added up by a deterministic scatter
     CHUNKED_HEAD = "chunked-head"  # a chunked loss runs head, loss and their backward chunk by chunk
     FLEX = "flex"  # language models run flex attention
@@ -71,10 +78,17 @@ ROWS: dict[Change, Row] = {
             "2025-11-21",
             _read("models/moe.py (#1534), to #1974", "a9aa50696, e1f7f318a"),
         ),
+        Row(Change.BY_WIDTH, "2025-08-13", "", _read("apply_fsdp, shard_placement_fn (#1561)", "7354848df")),
+        Row(Change.SAVES_SENT, "2025-09-06", "", _read("_op_sac_save_list (#1672)", "c4e229115")),
+        Row(Change.ADDS_SLOPES, "2025-10-14", "", _read("expert_parallel.py, grad_placements (#1878)", "3ff755178")),
+        Row(Change.BY_WIDTH_ALONE, "2026-03-26", "", _read("apply_fsdp, ep_degree 1 (#2281)", "18a46d427")),
         Row(Change.SCATTERS, "2026-04-06", "", _read("components of experts; ops/scatter_add.py (#2775)", "8bc267dea")),
         Row(Change.CHUNKED_HEAD, "2026-04-27", "", _read("components/loss.py, ChunkedCELoss (#2937)", "786e26f8e")),
+        Row(Change.WHOLE_EXPERTS, "2026-04-30", "", _read("deprecate expert tensor parallel (#3167)", "c4b409af2")),
+        Row(Change.OWN_TOKENS, "2026-05-20", "", _read("models/common/moe_sharding.py (#3386)", "963c20cba")),
         Row(Change.FLEX, "2026-06-09", "", _read("config_utils (#3571)", "169545712")),
         Row(Change.FUSED_QKV, "2026-06-24", "", _read("models/llama3, models/qwen3, fuse_qkv (#3714)", "3396a4b37")),
+        Row(Change.OWN_SUMS, "2026-08-10", "", _read("models/common/moe_sharding.py (#3996)", "45ea2f093")),
     )
 }
 

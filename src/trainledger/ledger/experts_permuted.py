@@ -14,7 +14,7 @@ from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.ledger import aten, nn, rules_liger
 from trainledger.ledger.activations import activation
 from trainledger.ledger.experts import grouped, plain, taken
-from trainledger.ledger.experts_torchtitan import in_order
+from trainledger.ledger.experts_torchtitan import exchanged, in_order, placed
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
@@ -59,7 +59,9 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     gate, up, down = weights
     slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
     counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate][:1])
-    there = _sent(t, rows, how.ranks)
+    if spec.adds:
+        rows = t.run(Prim("copied to ranks", (rows,), (t.alias(rows),), (), (Step(Code.GRAD, 0),), ()))
+    there = exchanged(t, rows, how.ranks)
     order = plain(t, "places by local expert", counts, slots, INT64)
     ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)
     padded = aten.cat(t, [there], t.dims[there], "rows and one of zeros")
@@ -73,7 +75,7 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
         product = aten.mul(t, act, grouped(t, moved, up, ends, (*slots, inner)), "gated")
     out = grouped(t, product, down, ends, (*slots, hidden))
     t.end([moved, product])
-    back = _sent(t, _put(t, out, order), how.ranks)
+    back = exchanged(t, _put(t, out, order), how.ranks)
     t.end([out, there])
     score = aten.view(t, by_place, (*slots, Axis(Dim.ONE, 1)))
     high = aten.to(t, back, FP32)
@@ -84,20 +86,9 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     return result
 
 
-def _sent(t: Tape, rows: int, ranks: int) -> int:
-    """Rows exchanged by experts' ranks, as many as were sent; backward sends the gradient back."""
-    if ranks == 1:
-        return rows
-    out = t.fresh(t.dims[rows], t.dtype[rows], t.grad[rows], "received rows")
-    return t.run(Prim("all_to_all", (rows,), (out,), (), (Step(Code.GRAD, 0),), ()))
-
-
 def _put(t: Tape, rows: int, order: int) -> int:
-    """Rows written in the order in which they came, without the one for padding: backward takes them out of the
-    gradient with a row of zeros."""
-    out = t.fresh(t.dims[rows], t.dtype[rows], t.grad[rows], "rows as they came")
-    saves = (order,) if t.grad[rows] else ()
-    t.run(Prim("index_put_", (rows, order), (out,), saves, (Step(Code.GRAD, 0),), ()))
+    """The same without the row for padding, which backward fills with zeros."""
+    out = placed(t, rows, order)
     return aten.part(t, out, t.dims[out])
 
 

@@ -1,12 +1,15 @@
-"""torchtitan's router and routed experts on a tape, without expert parallelism.
+"""torchtitan's router and routed experts on a tape, on one rank or over ranks.
 
 Scores are made in fp32; tokens are gathered in the order of their experts, run through three grouped products, weighed
-in fp32, and added up by a deterministic scatter. That one sorts an int64 number of every element that it adds.
+in fp32, and added up by a deterministic scatter. That one sorts an int64 number of every element that it adds. Where
+experts are on other ranks, rows are sent there, put in the order of the experts there, and sent back.
 Sources: torchtitan/models/common/{moe,token_dispatcher}.py, ops/scatter_add.py (1690e0aea); aten/src/ATen/native/
 TensorAdvancedIndexing.cpp, _scatter_via_index_put, and cuda/Indexing.cu, index_put_with_sort_kernel (v2.13).
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.base.sources import Basis
@@ -19,6 +22,7 @@ from trainledger.ledger.sinks import gated
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
 
+EXCHANGE = "all_to_all"
 GATE = "gate product"  # which the policy of selective recompute does not count among products
 
 
@@ -56,19 +60,70 @@ def in_order(t: Tape, ins: list[int], experts_of: Dims) -> tuple[int, int, int, 
     return counts, place, by_place, token, taken(t, x, token, (*slots, t.dims[x][-1]), "tokens by expert")
 
 
-def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int]) -> int:
-    """The sum over each token's experts, weighed by their scores; `weights`: of gate, up and down."""
+class Sent(NamedTuple):
+    """Rows on the ranks of their experts, in the order of these, and what else is named there; the same places."""
+
+    rows: int
+    named: tuple[int, ...]
+
+
+def sent(t: Tape, rows: int, ranks: int) -> Sent:
+    """Rows as the experts of this rank read them, as many as were sent."""
+    if ranks == 1:
+        return Sent(rows, ())
+    there = exchanged(t, rows, ranks)
+    order = plain(t, "places by local expert", there, t.dims[rows][:-1], INT64)
+    moved = taken(t, there, order, t.dims[rows], "rows by local expert")
+    t.end([rows, there])
+    return Sent(moved, (order,))
+
+
+def sent_back(t: Tape, out: int, there: Sent, ranks: int) -> int:
+    """Experts' results on the ranks of their tokens."""
+    if ranks == 1:
+        return out
+    put = placed(t, out, there.named[0])
+    back = exchanged(t, put, ranks)
+    t.end([put])
+    return back
+
+
+def exchanged(t: Tape, rows: int, ranks: int) -> int:
+    """Rows exchanged by experts' ranks, as many as were sent; backward sends the gradient back."""
+    if ranks == 1:
+        return rows
+    out = t.fresh(t.dims[rows], t.dtype[rows], t.grad[rows], "received rows")
+    return t.run(Prim(EXCHANGE, (rows,), (out,), (), (Step(Code.GRAD, 0),), ()))
+
+
+def placed(t: Tape, rows: int, order: int) -> int:
+    """Rows written in the order in which they came: backward takes them out of the gradient."""
+    out = t.fresh(t.dims[rows], t.dtype[rows], t.grad[rows], "rows as they came")
+    saves = (order,) if t.grad[rows] else ()
+    return t.run(Prim("index_put_", (rows, order), (out,), saves, (Step(Code.GRAD, 0),), ()))
+
+
+def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int], ranks: int = 1) -> int:
+    """The sum over each token's experts, weighed by their scores; `weights`: of gate, up and down; `ranks`: that
+    experts are spread over."""
     x, _, chosen = ins
     gate, up, down = weights
     slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
     counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate][:1])
     ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)
-    act = activation(t, spec.act, grouped(t, rows, gate, ends, (*slots, inner)))
-    product = aten.mul(t, act, grouped(t, rows, up, ends, (*slots, inner)), "gated")
+    there = sent(t, rows, ranks)
+    act = activation(t, spec.act, grouped(t, there.rows, gate, ends, (*slots, inner)))
+    product = aten.mul(t, act, grouped(t, there.rows, up, ends, (*slots, inner)), "gated")
     out = grouped(t, product, down, ends, (*slots, hidden))
-    result = _summed(t, (out, by_place, token), t.dims[x], [rows, product, out])
-    t.end([counts, place, ends])
+    back = sent_back(t, out, there, ranks)
+    result = _summed(t, (back, by_place, token), over(t.dims[x], spec.over), [there.rows, product, out, back])
+    t.end([counts, place, ends, *there.named])
     return result
+
+
+def over(dims: Dims, ranks: int) -> Dims:
+    """The dims of so many ranks' tokens."""
+    return tuple(Axis(one.dim, one.size * ranks) if one.dim is Dim.SEQUENCE else one for one in dims)
 
 
 def best_router(t: Tape, spec: p.BestRouter, x: int, weights: tuple[int, int]) -> list[int]:
@@ -76,7 +131,7 @@ def best_router(t: Tape, spec: p.BestRouter, x: int, weights: tuple[int, int]) -
     return router(t, p.Router(spec.weight, spec.top_k, True, True), x, *weights)
 
 
-def clamped(t: Tape, ins: list[int], *weights: int) -> int:
+def clamped(t: Tape, ins: list[int], *weights: int, ranks: int = 1) -> int:
     """The same of experts with biases and clamped gates: each row's biases are taken by its expert's number.
 
     Source: torchtitan/models/gpt_oss/moe.py, GptOssGroupedExperts (1690e0aea).
@@ -88,12 +143,15 @@ def clamped(t: Tape, ins: list[int], *weights: int) -> int:
     ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)
     number = plain(t, "expert of each place", counts, slots, INT64)
     first = taken(t, gate_up_bias, number, (*slots, wide), "biases by expert")
-    both = aten.add(t, grouped(t, rows, gate_up, ends, (*slots, wide)), first)
+    there = sent(t, rows, ranks)
+    both = aten.add(t, grouped(t, there.rows, gate_up, ends, (*slots, wide)), first)
     product = gated(t, both, (*slots, t.dims[down][1]))
     second = taken(t, down_bias, number, (*slots, hidden), "biases by expert")
     out = aten.add(t, grouped(t, product, down, ends, (*slots, hidden)), second)
-    result = _summed(t, (out, by_place, token), t.dims[x], [rows, first, both, product, second, out])
-    t.end([counts, place, ends, number])
+    back = sent_back(t, out, there, ranks)
+    gone = [there.rows, first, both, product, second, out, back]
+    result = _summed(t, (back, by_place, token), t.dims[x], gone)
+    t.end([counts, place, ends, number, *there.named])
     return result
 
 

@@ -9,59 +9,13 @@ Allocated bytes follow the order of these calls; streams move only what is reser
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
-from trainledger.facts.dtypes import DType
 from trainledger.ledger.blocks import Walked
+from trainledger.ledger.fsdp2_how import Ending
 from trainledger.ledger.fsdp2_lines import UnitLines
 from trainledger.ledger.units import ROOT_KEY, Key, Unit, UnitHooks, Units
 from trainledger.lines.stream import Events
-from trainledger.model.program import Role, Weight
-
-
-class Ending(StrEnum):
-    """Where the loss is made of the last hidden states."""
-
-    FUSED = "fused"  # in a function that reads the head's weight, which is not called as a module
-    INSIDE = "inside"  # in the model's own forward, out of its head's result
-    OUTSIDE = "outside"  # by the script, once the model's forward has returned
-
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """FSDP2's settings: ranks of one shard group; dtypes of shards, of what is gathered, of reductions; over how many
-    ranks weights are kept between forward and backward (0: as the shards themselves, 1: gathered), and whether the root
-    stays gathered; whether a reduction's input and an all-reduce's are held; whether layers are recomputed by a forward
-    of their own (reentrant); where the loss is made; the rank within its group that is looked at; whether shards and
-    reduced gradients lie in the host's memory; ranks that routed experts are spread over."""
-
-    ranks: int
-    stored: DType
-    compute: DType
-    reduce: DType
-    between: int
-    root_keeps: bool
-    holds: tuple[bool, bool]
-    reentrant: bool
-    ending: Ending
-    rank: int = 0
-    offload: bool = False
-    experts: int = 1
-
-    @property
-    def holds_input(self) -> bool:
-        """Whether a reduction's input stays until the next one."""
-        return self.holds[0]
-
-    @property
-    def holds_output(self) -> bool:
-        """Whether an all-reduce holds what it reads."""
-        return self.holds[1]
-
-    def ranks_of(self, weight: Weight) -> int:
-        """Ranks that one weight is sharded over: of routed experts those that are left beside their own."""
-        return max(self.ranks // self.experts, 1) if weight.role is Role.EXPERT else self.ranks
+from trainledger.model.program import Weight
 
 
 class Kept:
@@ -91,7 +45,10 @@ class Fsdp2(UnitHooks):
     def ahead(self, at: int) -> Events:
         """Gather and copy out what the piece reads."""
         keys = (*((ROOT_KEY,) if at == 0 else ()), *self.units.keys(at))
-        return tuple(event for key in keys for event in (*self._unshard(key), *self._wait(key, True)))
+        events = [event for key in keys for event in (*self._unshard(key), *self._wait(key, True))]
+        if self.how.ahead and at < self.units.last:
+            events += self._each(self._unshard, at + 1)
+        return tuple(events)
 
     def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:
         """The model's own forward returns before the loss, where a script computes that."""
@@ -194,8 +151,9 @@ class Fsdp2(UnitHooks):
         self.pending.discard(key)
         self.kept.open.add(key)
         events = self._let_go() if forward else []
+        made = [line + 1 for line in self.lines.parts(unit)]  # of weights that are no rows of what was gathered
         events += [line + 1 for line in self.lines.copies(unit)]
-        events += self._forget(key, unit)
+        events += [*made, *(-one for one in made), *self._forget(key, unit)]
         if forward:
             self.held = self.lines.gather(unit)
         else:
@@ -249,8 +207,10 @@ class Fsdp2(UnitHooks):
         how, lines = self.how, self.lines
         size = sum(lines.part(weight) for weight, _ in whole)
         taken = lines.to_reduce(unit, size)
+        turned = [(lines.turned(*one) if how.by_width(one[0]) else one[1], one[1]) for one in whole]
+        before = [event for new, old in turned if new != old for event in (new + 1, -old - 1)]
         part = lines.leaving(unit, size) if how.offload else lines.gradient(unit, size)
-        events = [taken + 1, *(-line - 1 for _, line in whole)]
+        events = [*before, taken + 1, *(-new - 1 for new, _ in turned)]
         if how.reduce != how.stored:
             out = lines.reduced(unit, size)
             events += [out + 1, part + 1]

@@ -10,11 +10,10 @@ from trainledger.facts.sharding import FSDP2
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.units import ByUnit, Member, Unit
 from trainledger.lines.line import Account
-from trainledger.lines.shards import rows_of, with_rows
 from trainledger.model.program import Weight
 
 if TYPE_CHECKING:
-    from trainledger.ledger.fsdp2 import How
+    from trainledger.ledger.fsdp2_how import How
 
 
 class UnitLines:
@@ -27,10 +26,9 @@ class UnitLines:
         self.gather, self.copies = ByUnit(self._gather), ByUnit(self._copies)
 
     def part(self, weight: Weight) -> int:
-        """Elements of this rank's padded rows of a weight."""
+        """Elements of this rank's padded part of a weight."""
         if weight not in self._parts:
-            dims = weight.flat
-            self._parts[weight] = elements(with_rows(dims, rows_of(dims[0].size, self.how.ranks_of(weight))))
+            self._parts[weight] = elements(self.how.held(weight))
         return self._parts[weight]
 
     def _ranks(self, unit: Unit) -> int:
@@ -79,11 +77,24 @@ class UnitLines:
         return [self._copy(member) for member in unit.members]
 
     def _copy(self, member: Member) -> int:
-        dims, ranks = member.weight.flat, self.how.ranks_of(member.weight)
-        whole = with_rows(dims, rows_of(dims[0].size, ranks) * ranks)
-        return self.book.tensor(
-            Account.GATHERED, f"{member.name} (whole)", whole, self.read(member.weight), FSDP2.source
-        )
+        whole, dtype = self.how.whole(member.weight), self.read(member.weight)
+        return self.book.tensor(Account.GATHERED, f"{member.name} (whole)", whole, dtype, FSDP2.source)
+
+    def parts(self, unit: Unit) -> list[int]:
+        """Weights that are sharded along their second dim, rank by rank, before they are put together."""
+        return [
+            self.book.tensor(
+                Account.GATHERED, f"{one.name} (rank by rank)", one.weight.flat, self.read(one.weight), FSDP2.source
+            )
+            for one in unit.members
+            if self.how.by_width(one.weight)
+        ]
+
+    def turned(self, weight: Weight, gradient: int) -> int:
+        """The gradient of such a weight, rank by rank."""
+        name = f"gradient of {weight.name}, rank by rank"
+        dtype = self.book.lines[gradient].dtype
+        return self.book.tensor(Account.REDUCTION, name, weight.flat, dtype, FSDP2.source)
 
     def between(self, unit: Unit) -> list[int]:
         """Every weight's part over the fewer ranks that keep it between forward and backward."""

@@ -11,7 +11,8 @@ from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import NONE, Hooks, Micro, Pieces, arranged
 from trainledger.ledger.book import ACCUMULATE, MODELS, Made
-from trainledger.ledger.fsdp2 import Fsdp2, How, Kept
+from trainledger.ledger.fsdp2 import Fsdp2, Kept
+from trainledger.ledger.fsdp2_how import How
 from trainledger.ledger.fsdp2_lines import UnitLines
 from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves, keeps_own
@@ -23,7 +24,7 @@ from trainledger.ledger.opening import Job
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account, Line
-from trainledger.lines.shards import classes, rows_at, rows_of, with_rows
+from trainledger.lines.shards import classes
 from trainledger.model.program import Model, Role, Weight
 from trainledger.model.quantised import tensors_of
 
@@ -238,10 +239,8 @@ class Sharded(Layout):
         return host_lines(shards, gradients, self.stepped, self.updates)
 
     def local(self, weight: Weight) -> Weight:
-        """The rows of this rank; the first is the fullest."""
-        ranks = self.how.ranks_of(weight)
-        rows = rows_at(weight.flat[0].size, ranks, self.how.rank % ranks)
-        return replace(weight, dims=with_rows(weight.flat, rows))
+        """The part of this rank; the first is the fullest."""
+        return replace(weight, dims=self.how.own(weight))
 
     @property
     def rank(self) -> int | None:
@@ -255,7 +254,7 @@ class Sharded(Layout):
 
     def held(self, weight: Weight) -> Weight:
         """As many rows on every rank as on the fullest."""
-        return replace(weight, dims=with_rows(weight.flat, rows_of(weight.flat[0].size, self.how.ranks_of(weight))))
+        return replace(weight, dims=self.how.held(weight))
 
     @property
     def reduces(self) -> bool:

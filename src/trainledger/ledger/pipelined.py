@@ -25,7 +25,8 @@ from trainledger.facts.torchtitan import NAME, Change, holds
 from trainledger.ledger.arrange import Micro, Pieces, arranged
 from trainledger.ledger.blocks import Walked
 from trainledger.ledger.book import AUTOGRAD
-from trainledger.ledger.fsdp2 import Fsdp2, How, Kept
+from trainledger.ledger.fsdp2 import Fsdp2, Kept
+from trainledger.ledger.fsdp2_how import How
 from trainledger.ledger.layout import Copies, Schedule, Sharded
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk

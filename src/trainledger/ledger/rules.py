@@ -42,7 +42,7 @@ from trainledger.ledger.frame import Frame
 from trainledger.ledger.visits import Call, call_of
 from trainledger.model import program as p
 from trainledger.model.operations_megatron_moe import MoeSpec
-from trainledger.model.operations_parallel import Copied, Gathered, Summed
+from trainledger.model.operations_parallel import Copied, Divided, Gathered, Summed
 from trainledger.model.program import Op, Weight
 
 KEYS = ("k", "v")  # what programs call an attention's keys and values
@@ -131,7 +131,7 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return _latent(f, op.spec, ins, dims)
         case p.Router() | p.Experts() | p.Looped():
             return _routed(f, op.spec, ins)
-        case Gathered() | Summed() | Copied():
+        case Gathered() | Summed() | Copied() | Divided():
             return [rules_parallel.apply(f, op.spec, ins[0])]
         case _ if rules_megatron.knows(op.spec) or isinstance(op.spec, MoeSpec):
             return _megatron(f, op, ins)
@@ -189,7 +189,7 @@ def _by_titan(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -
     assert isinstance(spec, p.Experts)
     assert spec.up is not None
     weights = f.need(spec.gate_up), f.need(spec.up), f.need(spec.down)
-    return [experts_torchtitan.experts(f.tape, spec, ins, weights)]
+    return [experts_torchtitan.experts(f.tape, spec, ins, weights, f.software.experts)]
 
 
 def _looped(f: Frame, spec: p.Looped, ins: list[int]) -> int:

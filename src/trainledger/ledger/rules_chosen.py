@@ -16,5 +16,7 @@ def apply(f: Frame, spec: p.GroupRouter | p.BestRouter | p.ClampedExperts, ins: 
     if isinstance(spec, p.BestRouter):
         router = experts_torchtitan.best_router if titan else sinks.best_router
         return router(f.tape, spec, ins[0], (f.need(spec.weight), f.need(spec.bias)))
-    clamped = experts_torchtitan.clamped if titan else sinks.clamped
-    return [clamped(f.tape, ins, *(f.need(weight) for weight in spec.weights))]
+    weights = [f.need(weight) for weight in spec.weights]
+    if titan:
+        return [experts_torchtitan.clamped(f.tape, ins, *weights, ranks=f.software.experts)]
+    return [sinks.clamped(f.tape, ins, *weights)]

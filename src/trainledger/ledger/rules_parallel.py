@@ -14,7 +14,7 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Code, Prim, Step, Tape
-from trainledger.model.operations_parallel import Collective, Copied, Gathered, Summed
+from trainledger.model.operations_parallel import Collective, Copied, Divided, Gathered, Summed
 
 SCATTERED = "reduce_scatter"
 
@@ -32,6 +32,8 @@ def apply(f: Frame, spec: Collective, x: int) -> int:
             return _added(f.tape, x)
         case Copied():
             return _copied(f.tape, x)
+        case Divided(ranks):
+            return aten.part(f.tape, x, _part(f.tape.dims[x], Dim.SEQUENCE, ranks))
 
 
 def _sized(dims: Dims, dim: Dim, by: int) -> Dims:
@@ -100,5 +102,6 @@ def _added(t: Tape, x: int) -> int:
 
 
 def _copied(t: Tape, x: int) -> int:
+    """The tensor itself; of its gradient, the sum over ranks."""
     out = t.alias(x)
     return t.run(Prim("copied to ranks", (x,), (out,), (), (Step(Code.GRAD, 0),), ()))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.torchtitan import NAME, SAVED, Change, holds
 from trainledger.ledger.blocks import Behind, Walked, Walker
+from trainledger.ledger.experts_torchtitan import EXCHANGE
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.inductor import needed_again
 from trainledger.ledger.rules_parallel import SCATTERED
@@ -36,11 +37,12 @@ ATTENTION = "sdpa"
 
 def kept_by_policy(frame: Frame) -> tuple[int, ...]:
     """The primitives whose results torchtitan's policy `op` keeps: every second product, sums over ranks of a part of
-    the sequence, attention, and what else its list names in that version."""
+    the sequence, rows sent to experts, attention, and what else its list names in that version."""
     version, tape = frame.software.release(NAME), frame.tape
     kernel = frame.kernels[0].kernel if frame.kernels else Kernel.MATH
     listed = kernel in SAVED.kernels or (kernel in SAVED.later and holds(Change.SAVES_CUDNN, version))
-    also = (ATTENTION, listed), ("abs", holds(Change.SAVES_ABS, version)), (SCATTERED, True)
+    sent, absolute = holds(Change.SAVES_SENT, version), holds(Change.SAVES_ABS, version)
+    also = (ATTENTION, listed), ("abs", absolute), (SCATTERED, True), (EXCHANGE, sent)
     kinds = {kind for kind, kept in also if kept}
     found: list[int] = []
     count = 0

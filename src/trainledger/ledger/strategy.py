@@ -17,7 +17,7 @@ from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import EARLY, Flat
-from trainledger.ledger.fsdp2 import Ending, How
+from trainledger.ledger.fsdp2_how import Ending, How, Routed
 from trainledger.ledger.host_stepped import HostStepped, smallest_of, steps_on_host
 from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_flat import FlatSharded
@@ -32,8 +32,10 @@ from trainledger.ledger.step import Updates
 from trainledger.ledger.units import Units, adapters_of, apart, beside_experts, by_layers, ignoring, staying, units_of
 from trainledger.ledger.wrapper import wrapper_of
 from trainledger.ledger.wrapping import by_size
+from trainledger.model.program import Role
 from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
+from trainledger.plan.mesh import expert_tensor_degree
 from trainledger.plan.schema import Plan
 
 NO_WRAP = "NO_WRAP"
@@ -177,8 +179,22 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
         ending=_ending(job.run.loss),
         rank=rank % ranks,
         offload=plan.offload.params is not None,
-        experts=degrees(plan).ep,
+        routed=_routed(plan, job),
     )
+
+
+def _routed(plan: Plan, job: Job) -> Routed | None:
+    """How routed experts are sharded where not as all else: over what is left of the ranks beside their own, along
+    their second dim where there are more ranks than experts."""
+    ranks, titan = degrees(plan), plan.stack.framework == TORCHTITAN
+    every = (weight for block in job.model.blocks for weight in block.weights)
+    count = next((weight.dims[0].size for weight in every if weight.role is Role.EXPERT), 0)
+    over = max(ranks.shard * ranks.tp // (expert_tensor_degree(plan) * ranks.ep), 1) if ranks.ep > 1 else ranks.shard
+    change = Change.BY_WIDTH if ranks.ep > 1 else Change.BY_WIDTH_ALONE
+    by_width = titan and over > count > 0 and holds(change, plan.stack.versions.get(TORCHTITAN, ""))
+    if ranks.ep == 1 and not by_width:
+        return None
+    return Routed(over, by_width, titan and ranks.ep > 1)
 
 
 def _ending(loss: str) -> Ending:

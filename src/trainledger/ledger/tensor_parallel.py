@@ -14,6 +14,7 @@ from enum import StrEnum
 from trainledger.base.dims import Dim, Dims
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.ledger.losses_parallel import SPREAD
+from trainledger.ledger.tensor_experts import WHOLE, Way, around_experts, span_of, way_of
 from trainledger.lines.local import local_model
 from trainledger.lines.parts import BY_TENSOR, Parts
 from trainledger.model.operations_parallel import Collective, Copied, Gathered, Summed
@@ -21,26 +22,27 @@ from trainledger.model.program import Attention, Embed, Linear, Model, Op, Repea
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
-WHOLE = "whole "  # before the name of what was gathered
-
 
 class Side(StrEnum):
     """Which side of a weight is spread over ranks."""
 
     COLUMN = "column"  # its outputs
     ROW = "row"  # its inputs, or the words of a table
+    WHOLE = "whole"  # neither, but it reads the whole sequence: into a latent
+    LATENT = "latent"  # its outputs, of a latent that every rank has whole
     NEITHER = "neither"
 
 
 @dataclass(frozen=True, slots=True)
 class How:
     """Ranks; whether norms and residuals are spread along the sequence; whether the loss reads spread logits; whether
-    each linear layer takes its input by itself."""
+    each linear layer takes its input by itself; how routed experts run."""
 
     ranks: int
     sequence: bool
     loss: bool
     alone: bool
+    way: Way
 
 
 def spread(model: Model, plan: Plan) -> Model:
@@ -50,14 +52,15 @@ def spread(model: Model, plan: Plan) -> Model:
         return local_model(model, Parts(ep=ranks.ep))
     titan = plan.stack.framework == TORCHTITAN
     alone = not titan and not plan.parallel.sp
-    how = How(ranks.tp, plan.parallel.sp, plan.stack.loss == SPREAD, alone)
+    way = way_of(plan)
+    how = How(ranks.tp, plan.parallel.sp, plan.stack.loss == SPREAD, alone, way)
     whole = replace(
         model,
         prologue=tuple(_around(model.prologue, how)),
-        blocks=tuple(replace(block, ops=tuple(_around(block.ops, how))) for block in model.blocks),
+        blocks=tuple(replace(block, ops=tuple(_layer(block.ops, how))) for block in model.blocks),
         head=replace(model.head, ops=tuple(_around(model.head.ops, how))),
     )
-    part = local_model(whole, Parts(tp=ranks.tp))
+    part = local_model(whole, Parts(tp=ranks.tp, etp=way.each, ep=ranks.ep))
     blocks = tuple(replace(block, ops=tuple(_counted(op, ranks.tp) for op in block.ops)) for block in part.blocks)
     return replace(part, blocks=blocks)
 
@@ -71,18 +74,32 @@ def _counted(op: Op, ranks: int) -> Op:
     return replace(op, spec=Repeat(spec.heads // ranks)) if isinstance(spec, Repeat) else op
 
 
+def _layer(ops: tuple[Op, ...], how: How) -> Iterator[Op]:
+    """A layer's operations with the collectives between them."""
+    experts = span_of(ops)
+    if not experts:
+        yield from _around(ops, how)
+        return
+    yield from _around(ops[: experts.start], how)
+    yield from around_experts(ops[experts.start : experts.stop], how.way)
+    yield from _around(ops[experts.stop :], how)
+
+
 def _around(ops: tuple[Op, ...], how: How) -> Iterator[Op]:
     """The operations with the collectives between them. What was gathered lives until its module returns."""
     ready = dict[str, str]()  # what was gathered, by the name of its part
     for op in ops:
         side = _side(op)
-        if side is Side.COLUMN:
+        if side in (Side.COLUMN, Side.WHOLE):
             (name,) = op.ins
             if how.alone or name not in ready:
                 ready[name] = WHOLE + name
                 spec: Collective = Gathered(how.ranks, Dim.SEQUENCE) if how.sequence else Copied()
                 yield Op(op.name, spec, op.ins, (ready[name],), ())
             yield replace(op, ins=(ready[name],))
+        elif side is Side.LATENT:
+            yield Op(op.name, Copied(), op.ins, op.ins, ())
+            yield op
         else:
             yield op
         if side is Side.ROW:
@@ -100,6 +117,10 @@ def _side(op: Op) -> Side:
         return Side.ROW if spec.weight.role is Role.EMBEDDING and _among(spec.weight.dims[:1]) else Side.NEITHER
     if not isinstance(spec, Linear):
         return Side.NEITHER
+    if spec.weight.dims[0].dim is Dim.RANK:
+        return Side.WHOLE
+    if spec.weight.dims[-1].dim is Dim.RANK:
+        return Side.LATENT
     return Side.COLUMN if _among(op.dims) else Side.ROW if _among(spec.weight.dims) else Side.NEITHER
 
 

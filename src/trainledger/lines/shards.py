@@ -31,3 +31,8 @@ def classes(sizes: Iterable[int], ranks: int) -> tuple[tuple[int, int], ...]:
 def with_rows(dims: Dims, rows: int) -> Dims:
     """The dims with another size of the first."""
     return (Axis(dims[0].dim, rows), *dims[1:]) if dims else dims
+
+
+def with_columns(dims: Dims, columns: int) -> Dims:
+    """The dims with another size of the second."""
+    return (dims[0], Axis(dims[1].dim, columns), *dims[2:])

@@ -30,7 +30,9 @@ class Experts:
     """Routed experts as grouped matrix products over tokens sorted by expert; weights are [experts, out, in].
 
     Reads the hidden state, the scores and the expert numbers. Every token takes `top_k` experts, so sizes do not
-    depend on how even the routing is. `up`: its weight, where it does not stand behind that of the gate in one.
+    depend on how even the routing is. `up`: its weight, where it does not stand behind that of the gate in one. `over`:
+    the sum is written among the rows of so many ranks, of whose tokens these are one's. `adds`: the gradient of what
+    experts read is added up over ranks.
     """
 
     top_k: int
@@ -38,6 +40,8 @@ class Experts:
     down: Weight
     act: ActKind
     up: Weight | None = None
+    over: int = 1
+    adds: bool = False
 
 
 KEPT = ("scores in the loop", "mask", "found", "choices", "tokens", "state", "weighed")

@@ -32,4 +32,11 @@ class Copied:
     """What every rank has whole; its gradient is added up over ranks."""
 
 
-Collective = Gathered | Summed | Copied
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """This rank's part of the tokens of what every one of `ranks` has whole, as a view."""
+
+    ranks: int
+
+
+Collective = Gathered | Summed | Copied | Divided

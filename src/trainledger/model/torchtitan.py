@@ -55,12 +55,14 @@ COMPLEX = ("llama", *LATENT)  # families whose table is of complex numbers
 @dataclass(frozen=True, slots=True)
 class Style:
     """How that version writes a family: its norms, how queries and keys turn, whether heads are repeated; how linear
-    layers inside blocks cast to 8 bits (None: not)."""
+    layers inside blocks cast to 8 bits (None: not); whether routers over groups divide scores by their sum, where told
+    to."""
 
     norm: NormKind
     join: Join
     repeats: bool
     low: Low | None
+    normalises: bool = False
 
 
 def written(model: Model, plan: Plan) -> Model:
@@ -72,15 +74,17 @@ def written(model: Model, plan: Plan) -> Model:
     version = plan.stack.versions.get(NAME, "")
     routed = any(isinstance(op.spec, Experts | ClampedExperts) for block in model.blocks for op in block.ops)
     if routed and not _knows(model, version):
-        early, late = ROWS[Change.PERMUTES], ROWS[Change.SCATTERS]
+        early, since = ROWS[Change.PERMUTES], ROWS[Change.SCATTERS].since
         found = f"found experts of {model.family} with {NAME} {version}"
-        allowed = f"versions of {early.since} to {early.until}, or of the others since {late.since}, can be estimated"
+        allowed = f"versions of {early.since} to {early.until}, or since {since}, can be estimated"
         raise InputError([Problem("stack.versions.torchtitan", found, allowed)])
+    late = holds(Change.SCATTERS, version)
     style = Style(
         norm=NormKind.RMS_NATIVE if holds(Change.NATIVE_NORM, version) else NormKind.RMS,
         join=Join.COMPLEX if model.family in COMPLEX else Join.CACHE,
         repeats=not holds(Change.GROUPED, version),
         low=_low(plan),
+        normalises=late,
     )
     blocks = tuple(rewritten(block, style) for block in model.blocks)
     if holds(Change.FUSED_QKV, version) and model.family in GROUPED and degrees(plan).tp == 1:
@@ -94,7 +98,7 @@ def written(model: Model, plan: Plan) -> Model:
 
 def _knows(model: Model, version: str) -> bool:
     permuted = holds(Change.PERMUTES, version) and model.family not in SUNK
-    return permuted or (holds(Change.SCATTERS, version) and model.family not in LATENT)
+    return permuted or holds(Change.SCATTERS, version)
 
 
 def _low(plan: Plan) -> Low | None:
@@ -169,7 +173,8 @@ def _ops(op: Op, style: Style) -> Iterator[Op]:
     elif isinstance(spec, View):  # heads stand behind tokens until attention is called
         yield replace(op, spec=View())
     elif isinstance(spec, GroupRouter):
-        yield replace(op, spec=Router(replace(spec.weight, dtype=None), spec.top_k, False, True))
+        normalise = style.normalises and spec.normalise
+        yield replace(op, spec=Router(replace(spec.weight, dtype=None), spec.top_k, normalise, True))
     elif isinstance(spec, ClampedExperts):  # no layer names the weights of attention
         yield replace(op, drop=tuple(name for name in op.drop if name in op.ins or name == LOGITS))
     elif isinstance(spec, Experts):
