@@ -110,7 +110,8 @@ def test_interleaved_stages_hold_more_in_flight() -> None:
 @pytest.mark.parametrize(
     ("parallel", "path"),
     [
-        ({"schedule": "zb-h1"}, "parallel.schedule"),
+        ({"schedule": "zb-h2"}, "parallel.schedule"),
+        ({"schedule": "zb-h1"}, "stack.recompute.kind"),
         ({"reshard_after_forward": True}, "parallel.reshard_after_forward"),
     ],
 )

@@ -11,6 +11,7 @@ from trainledger.facts.pithtrain import SCHEDULES as DUAL
 from trainledger.facts.sharding import SECOND
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import Change, holds
+from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.pipeline import pipeline_of
 from trainledger.lines.schedules import schedule_problems
@@ -20,10 +21,11 @@ from trainledger.plan.mesh import expert_tensor_degree
 from trainledger.plan.schema import Plan
 from trainledger.plan.stages import schedule_of, split_of, stage_problems
 
-SCHEDULES = {  # whose backwards make the gradients of inputs and weights at once, or are counted so
-    TORCHTITAN: ("gpipe", "1f1b", "interleaved"),
+SCHEDULES = {  # of PithTrain's a weight's gradient is counted as made at once
+    TORCHTITAN: ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipev"),
     PITHTRAIN: DUAL,
 }
+SPLIT = ("zb-h1", "zb-v", "dualpipev")  # schedules that make weights' gradients by themselves
 HALVES = ("first", "second")  # of a rank's part of the sequence, which ring attention balances by
 
 
@@ -59,6 +61,21 @@ def _stages(plan: Plan) -> Iterator[Problem]:
         yield Problem("parallel.schedule", f"found {schedule!r} with {name}", f"{known} can be estimated so far")
     else:
         yield from schedule_problems(pipeline_of(plan))
+    if name == TORCHTITAN and schedule in SPLIT:
+        yield from _halves(plan)
+
+
+def _halves(plan: Plan) -> Iterator[Problem]:
+    """What a backward in two passes cannot run, or runs in a way that is not known."""
+    stack, schedule = plan.stack, schedule_of(plan)
+    if stack.recompute.kind != "none":
+        allowed = "each weight's gradient would run a layer's forward again: none can be estimated so far"
+        yield Problem("stack.recompute.kind", f"found {stack.recompute.kind!r} with {schedule}", allowed)
+    if stack.compile:
+        allowed = "PyTorch splits no compiled backward"
+        yield Problem("stack.compile", f"found {stack.compile!r} with {schedule}", allowed)
+    if stack.loss in (CHUNKED, FUSED):
+        yield Problem("stack.loss", f"found {stack.loss!r} with {schedule}", "a loss of whole logits is needed")
 
 
 def pipeline_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:

@@ -118,6 +118,7 @@ SCHEDULES: dict[str, WordRow] = {
         WordRow("1f1b", "1f1b", PIPELINE),
         WordRow("gpipe", "gpipe", PIPELINE),
         WordRow("interleaved1f1b", "interleaved", PIPELINE, {"vpp": 2}),
+        WordRow("interleavedzerobubble", "zb-h1", PIPELINE, {"vpp": 2}),
         WordRow("zbvzerobubble", "zb-v", PIPELINE),
         WordRow("dualpipev", "dualpipev", PIPELINE),
     )

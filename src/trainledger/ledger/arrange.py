@@ -167,10 +167,11 @@ def _with(events: Events, product: int, inside: Mapping[int, Events]) -> tuple[E
     """The events with those inside them, and after how many of all its first matrix product has returned (0: none)."""
     if not inside:
         return events, product
-    return _spliced(events, inside), product + sum(len(inside[at]) for at in inside if at < product)
+    return spliced(events, inside), product + sum(len(inside[at]) for at in inside if at < product)
 
 
-def _spliced(events: Events, inside: Mapping[int, Events]) -> Events:
+def spliced(events: Events, inside: Mapping[int, Events]) -> Events:
+    """The events with others after so many of them."""
     found: list[int] = []
     start = 0
     for at in sorted(inside):

@@ -20,10 +20,12 @@ from trainledger.model.program import Weight
 
 class Kept:
     """What stays from one micro-batch to the next: lines of gradients that are not reduced yet, by unit, each with its
-    weight; units whose weights are gathered, and those whose weights are kept for backward over fewer ranks."""
+    weight, and of those that weights' passes made since the last pass through the layers; units whose weights are
+    gathered, and those whose weights are kept for backward over fewer ranks."""
 
     def __init__(self) -> None:
         self.waiting: dict[Key, list[tuple[Weight, int]]] = {}
+        self.late: dict[Key, list[tuple[Weight, int]]] = {}
         self.open: set[Key] = set()
         self.between: set[Key] = set()
 

@@ -37,6 +37,11 @@ from trainledger.model.prompts import virtual_tokens
 LOSS, LOGITS = "loss", "logits"
 
 
+def _named(job: Job) -> bool:
+    """Whether the model's forward names the first layer's input until it returns: torchtitan's binds the name anew."""
+    return job.run.software.framework != TORCHTITAN
+
+
 def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
     """The shared names that a layer is given: all but those of the embedding that none of its operations reads."""
     made = {out for op in model.prologue for out in op.outs} - {name for op in block.ops for name in op.ins}
@@ -109,8 +114,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
     tape, source, target = frame.tape, piece.source, piece.target
     if (kind.first and opening.is_leaf) or kind.asked:
         piece = replace(piece, leaf=source)
-    walker = Walker(job.book, piece, leaves.first)
-    keep = frozenset({source}) if kind.first else frozenset()
+    walker = job.walker(piece, leaves.first, job.model.blocks[kind.block].weights)
+    keep = frozenset({source}) if kind.first and _named(job) else frozenset()
     if frame.software.framework == TORCHTITAN and kind.recompute in (OP, "full"):
         walked = Selective(job.book, piece, leaves.first).keeping(recompute_of(frame, kind.recompute == OP), keep)
         return Layer(walked, tape.dtype[target])
@@ -213,7 +218,7 @@ def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last
     }
     arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
     piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls, bound=made.bound)
-    walked = Walker(job.book, piece, leaves.first).plain(
+    walked = job.walker(piece, leaves.first, job.model.head.weights).plain(
         frozenset((loss, *results)), lasting=frozenset((loss,) if raised else (loss, *results))
     )
     first, *rest = lines.values()
@@ -229,7 +234,7 @@ def _held(closing: Closing) -> Walked:
     Source: torch/autograd/__init__.py, backward (v2.13).
     """
     walked, dies = closing.walked, -closing.arriving - 1
-    if not walked.trains:
+    if not walked.trains or dies not in walked.backward:
         return walked
     gone = walked.backward.index(dies)
     events = (*walked.backward[:gone], *walked.backward[gone + 1 :])
@@ -256,7 +261,7 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     saved = frozenset().union(*(walked.outside for walked in layers))
     ending = [line for name, line in opening.free.items() if name not in saved]
     wrapped: tuple[int, ...] = ()
-    if not layers[0].keeps_input and not opening.is_leaf:
+    if not layers[0].keeps_input and not opening.is_leaf and _named(job):
         if virtual_tokens(job.model):  # the wrapper that put a prompt before them holds them until it returns
             wrapped = (-opening.hidden - 1,)
         else:

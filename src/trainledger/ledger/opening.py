@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import scales_inside
-from trainledger.ledger.blocks import Walked, Walker
+from trainledger.ledger.blocks import LeafMaker, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
 from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.halves import Half, HalfWalker
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.rules import asked, lower
@@ -30,12 +31,20 @@ IDS = ("input_ids", "token_type_ids")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is walked: the book its lines go to, the model, the run, and which weights are trained."""
+    """What is walked: the book its lines go to, the model, the run, and which weights are trained; which pass of the
+    layers' backward."""
 
     book: Book
     model: Model
     run: Run
     trained: Trained
+    half: Half = Half.BOTH
+
+    def walker(self, piece: Piece, leaf: LeafMaker, weights: Sequence[Weight]) -> Walker:
+        """What walks a piece with these weights."""
+        if self.half is Half.BOTH:
+            return Walker(self.book, piece, leaf)
+        return HalfWalker(self.book, piece, leaf).of(self.half, weights)
 
     @property
     def short(self) -> Job:

@@ -25,14 +25,18 @@ from trainledger.facts.torchtitan import NAME, Change, holds
 from trainledger.ledger.arrange import Micro, Pieces, arranged
 from trainledger.ledger.blocks import Walked
 from trainledger.ledger.book import AUTOGRAD
-from trainledger.ledger.fsdp2 import Fsdp2, Kept
+from trainledger.ledger.fsdp2 import Kept
 from trainledger.ledger.fsdp2_how import How
+from trainledger.ledger.halves import Half
 from trainledger.ledger.layout import Copies, Schedule, Sharded
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.opening import Job
-from trainledger.ledger.pipelined_steps import Edges, Ended, Stage, step_of
-from trainledger.ledger.units import ROOT_KEY, Key, Units
+from trainledger.ledger.passes import Passes, Walks
+from trainledger.ledger.pipelined_halves import Halved, halved_step, neighbours, splits
+from trainledger.ledger.pipelined_steps import Edges, Stage, step_of
+from trainledger.ledger.units import Units
+from trainledger.ledger.waiting import Waiting
 from trainledger.lines.actions import Action
 from trainledger.lines.line import Account
 from trainledger.lines.pipeline import pipeline_of
@@ -74,34 +78,6 @@ def renumbered(model: Model) -> Model:
     return replace(
         model, blocks=tuple(replace(one, layers=tuple(places[at] for at in one.layers)) for one in model.blocks)
     )
-
-
-class Waiting(Fsdp2):
-    """A micro-batch after which nothing is reduced and everything stays gathered."""
-
-    def reduce(self, key: Key) -> list[int]:
-        """A unit's gradients are added to what waits: in one dtype by autograd, in place."""
-        whole = [(one.weight, one.line) for one in self.arrived.pop(key, [])]
-        if not whole:
-            return []
-        waiting = self.kept.waiting.pop(key, [])
-        added = waiting and self.how.reduce == self.how.compute
-        return [*self._accumulate(key, whole, waiting), *(-line - 1 for _, line in whole if added)]
-
-    def last(self, stays: bool) -> Ended:
-        """After a stage's last backward: every unit is reduced in turn, the root first. `stays`: what the last one sent
-        is there until the next step's first."""
-        ending = Fsdp2(self.units, self.lines, self.kept, (self.fresh, True))
-        keys = (ROOT_KEY, *(key for at in sorted(self.units.own) for key in self.units.keys(at)))
-        events = tuple(event for key in keys for event in ending.reduce(key))
-        held = ending.input if stays else None
-        if held is None:
-            events = (*events, *ending.ended())
-            return Ended(events, events)
-        left, ending.input = -held - 1, None
-        events = (*events, *ending.ended())
-        at = next(number for number, event in enumerate(events) if event > 0)
-        return Ended(events, (*events[:at], left, *events[at:]))
 
 
 class Rank(NamedTuple):
@@ -153,8 +129,26 @@ class Pipelined(Sharded):
         pieces, named = walk(self.stages.whole, leaves)
         edges, rank = self.edges(pieces), self.stages
         made = tuple(self.stage(*one, (pieces, named)) for one in zip(rank.chunks, rank.units, strict=True))
+        if not edges.plain and splits(rank.order):
+            return self._halved(made, edges, leaves, (pieces, named))
         first = step_of(rank.order, made, edges, self._buffers(edges))
         later = step_of(rank.order, made, edges, None)
+        return lambda again: (later if again else first,)
+
+    def _halved(
+        self, made: tuple[Stage, ...], edges: Edges, leaves: Leaves, walked: tuple[Pieces, tuple[int, ...]]
+    ) -> Callable[[bool], tuple[Micro, ...]]:
+        """The same where the schedule splits backwards."""
+        rank, stays = self.stages, self._keeps(Keeps.REDUCED)
+        halves = [walk(replace(rank.whole, half=half), leaves)[0] for half in (Half.INPUTS, Half.WEIGHTS)]
+        stages = []
+        for stage, units in zip(made, rank.units, strict=True):
+            both, inputs, weights = (_own(one, stage.chunk) for one in (walked[0], *halves))
+            names = (*walked[1], *walked[0].early) if stage.chunk.loss else ()
+            passes = Passes(units, self.lines, Walks(both, inputs, weights, names, edges.slope), stays)
+            stages.append(Halved(stage, passes, *neighbours(stage.chunk, rank.chunks)))
+        first = halved_step(rank.order, tuple(stages), edges, self._buffers(edges))
+        later = halved_step(rank.order, tuple(stages), edges, None)
         return lambda again: (later if again else first,)
 
     def edges(self, pieces: Pieces) -> Edges:
@@ -197,16 +191,21 @@ class Pipelined(Sharded):
     def stage(self, chunk: Chunk, units: Units, walked: tuple[Pieces, tuple[int, ...]]) -> Stage:
         """One of the rank's chunks and what passes through it, of the whole model's pieces."""
         pieces, named = walked
-        own = replace(
-            pieces,
-            opening=pieces.opening if chunk.embedding else EMPTY,
-            layers=pieces.layers[chunk.first : chunk.first + chunk.layers],
-            closing=pieces.closing if chunk.loss else EMPTY,
-            outputs=pieces.outputs if chunk.loss else (),
-            early=(),
-        )
+        own = _own(pieces, chunk)
         kept, names = Kept(), (*named, *pieces.early) if chunk.loss else ()
         first = Waiting(units, self.lines, kept, (True, False))
         made = arranged(own, names, first)
         later = arranged(own, names, Waiting(units, self.lines, kept, (True, False)))
         return Stage(chunk, made, later, first.last(self._keeps(Keeps.REDUCED)))
+
+
+def _own(pieces: Pieces, chunk: Chunk) -> Pieces:
+    """A chunk's part of the model's pieces."""
+    return replace(
+        pieces,
+        opening=pieces.opening if chunk.embedding else EMPTY,
+        layers=pieces.layers[chunk.first : chunk.first + chunk.layers],
+        closing=pieces.closing if chunk.loss else EMPTY,
+        outputs=pieces.outputs if chunk.loss else (),
+        early=(),
+    )
