@@ -14,6 +14,11 @@ SMALL: dict[str, Any] = {
     "num_key_value_heads": 2, "vocab_size": 64,
 }  # fmt: skip
 PADDED = {**SMALL, "pad_token_id": 0}
+HEADED = {**PADDED, "head_dim": 8}
+ROUTED = {
+    **HEADED, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12, "n_shared_experts": 1,
+    "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
+}  # fmt: skip
 GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64}
 BERT = {key: size for key, size in SMALL.items() if key != "num_key_value_heads"}
 CASES: dict[str, dict[str, Any]] = {
@@ -21,6 +26,10 @@ CASES: dict[str, dict[str, Any]] = {
     "gemma2": SMALL, "gemma3_text": SMALL, "cohere": SMALL, "olmo2": SMALL, "glm4": PADDED, "granite": SMALL,
     "smollm3": PADDED, "starcoder2": SMALL, "phi": SMALL, "phi3": PADDED, "gpt2": GPT,
     "gpt_bigcode": GPT, "bert": BERT, "roberta": BERT,
+    "ministral": HEADED, "ministral3": HEADED, "seed_oss": HEADED, "hunyuan_v1_dense": HEADED, "ernie4_5": HEADED,
+    "olmo3": PADDED, "exaone4": HEADED, "glm4_moe": {**ROUTED, "use_qk_norm": True}, "dots1": ROUTED,
+    "solar_open": ROUTED, "minimax_m2": {**HEADED, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "llama4_text": {**HEADED, "intermediate_size_mlp": 40, "num_local_experts": 4, "moe_layers": [0]},
     "gpt_neox": {key: size for key, size in SMALL.items() if key != "num_key_value_heads"},
     "mixtral": {**SMALL, "num_local_experts": 4},
     "qwen2_moe": {**SMALL, "num_experts": 6, "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20},

@@ -14,7 +14,7 @@ from trainledger.model.program import Attention, Model
 
 TYPES = {
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "granite", "cohere",
-    "cohere2", "glm", "glm4", "smollm3",
+    "cohere2", "glm", "glm4", "smollm3", "ministral3", "seed_oss", "ernie4_5", "olmo3", "exaone4",
 }  # fmt: skip
 # Counts of the real class on the meta device, of models whose page states no exact count.
 COUNTED = {"powerlm-3b": 3510819072, "glm-4-32b-0414": 32566081536, "deepseek-llm-67b": 67425001472}
@@ -54,6 +54,14 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "glm", "attention_bias": False, "tie_word_embeddings": True, **HEAD},
     {"model_type": "glm4", **HEAD},
     {"model_type": "smollm3"},
+    {"model_type": "ministral", **HEAD},
+    {"model_type": "ministral3", **HEAD},
+    {"model_type": "seed_oss", **HEAD},
+    {"model_type": "seed_oss", **HEAD, "attention_out_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    {"model_type": "hunyuan_v1_dense", **HEAD, "attention_bias": True},
+    {"model_type": "ernie4_5", **HEAD, "use_bias": True, "tie_word_embeddings": False},
+    {"model_type": "olmo3", "attention_bias": True},
+    {"model_type": "exaone4", **HEAD, "sliding_window_pattern": "LLLG", "layer_types": ["full_attention"] * 5},
     {"model_type": "smollm3", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False},
 ]
 
@@ -123,6 +131,9 @@ def test_windows_alternate_as_the_config_class_says() -> None:
     assert windows(model_type="cohere2") == [4096, 4096, 4096, 0, 4096]
     kinds = ["full_attention", *["sliding_attention"] * 4]
     assert windows(model_type="gemma2", layer_types=kinds) == [0, 4096, 4096, 4096, 4096]
+    assert windows(model_type="ministral", sliding_window=8) == [8] * 5
+    assert windows(model_type="olmo3") == windows(model_type="exaone4") == [4096, 4096, 4096, 0, 4096]
+    assert windows(model_type="exaone4", sliding_window=None) == [0] * 5
     assert windows(model_type="smollm3", use_sliding_window=True, sliding_window=8) == [0, 0, 0, 8, 0]
 
 

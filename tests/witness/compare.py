@@ -121,10 +121,10 @@ def opened(model: Model, ops: tuple[Op, ...], config: dict[str, Any], case: Case
     if case.kernel == "eager" and model.causal:
         scores = (one, one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence))
         names["mask"] = tape.outside(scores, dtype, False)
-        names["mask_sliding"] = tape.outside(scores, dtype, False)
+        names["mask_sliding"] = names["mask_chunked"] = tape.outside(scores, dtype, False)
     elif any(isinstance(op.spec, Attention) and 0 < op.spec.window <= case.sequence for op in ops):
         scores = (Axis(Dim.BATCH, case.batch), one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence))
-        names["mask_sliding"] = tape.outside(scores, BOOL, False)
+        names["mask_sliding"] = names["mask_chunked"] = tape.outside(scores, BOOL, False)
     return Frame(tape, setting, names, lambda weight: True, {})
 
 

@@ -23,6 +23,14 @@ LATENT = {
 }  # fmt: skip
 V2 = {"model_type": "deepseek_v2", **LATENT}
 V3 = {"model_type": "deepseek_v3", **LATENT}
+GLM = {
+    "model_type": "glm4_moe", **BASE, "head_dim": 32, "intermediate_size": 320, "n_routed_experts": 8, "n_group": 4,
+    "num_experts_per_tok": 2, "topk_group": 2, "moe_intermediate_size": 96, "n_shared_experts": 2,
+}  # fmt: skip
+LLAMA4 = {
+    "model_type": "llama4_text", **BASE, "head_dim": 32, "intermediate_size": 96, "intermediate_size_mlp": 320,
+    "num_local_experts": 4,
+}  # fmt: skip
 FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {"model_type": "mixtral", **BASE, "intermediate_size": 320, "num_local_experts": 4},
     "qwen3": {"model_type": "qwen3_moe", **QWEN, "head_dim": 32},
@@ -35,6 +43,24 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "v3": V3,
     "v3 straight": {**V3, "q_lora_rank": None, "norm_topk_prob": False, "attention_bias": True},
     "v3 halves": {**V3, "rope_interleave": False, "v_head_dim": 32},
+    "glm": {**GLM, "use_qk_norm": True, "attention_bias": True},
+    "glm dense": {**GLM, "first_k_dense_replace": 2},
+    "dots": {**GLM, "model_type": "dots1"},
+    "solar": {**GLM, "model_type": "solar_open"},
+    "minimax": {
+        "model_type": "minimax_m2",
+        **BASE,
+        "head_dim": 32,
+        "intermediate_size": 96,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "rotary_dim": 16,
+    },
+    "llama4": LLAMA4,
+    "llama4 without norms": {**LLAMA4, "use_qk_norm": False, "num_experts_per_tok": 2, "attention_bias": True},
+    "llama4 dense, bare": {**LLAMA4, "moe_layers": [0], "no_rope_layers": [1, 0, 1]},
+    "llama4 bare": {**LLAMA4, "num_key_value_heads": 4, "no_rope_layers": [1, 0, 1], "attn_temperature_tuning": False},
+    "llama4 chunks": {**LLAMA4, "attention_chunk_size": 16},
     "olmoe": {"model_type": "olmoe", **ROUTED, "intermediate_size": 96},
 }
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -50,6 +50,16 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "glm4": {"model_type": "glm4", **MHA, "head_dim": 64},
     "smollm3": {"model_type": "smollm3", **SMALL},
     "smollm3-bare": {"model_type": "smollm3", **SMALL, "no_rope_layers": [1, 0, 1]},
+    "ministral": {"model_type": "ministral", **WIDE},
+    "ministral-window": {"model_type": "ministral", **WIDE, "sliding_window": 16},
+    "ministral3": {"model_type": "ministral3", **WIDE},
+    "seed_oss": {"model_type": "seed_oss", **WIDE},
+    "seed_oss-bare": {"model_type": "seed_oss", **WIDE, "residual_dropout": 0.0, "attention_dropout": 0.0},
+    "hunyuan": {"model_type": "hunyuan_v1_dense", **WIDE, "attention_bias": True},
+    "ernie": {"model_type": "ernie4_5", **WIDE, "use_bias": True},
+    "olmo3": {"model_type": "olmo3", **SMALL, "sliding_window": 16},
+    "exaone4": {"model_type": "exaone4", **WIDE},
+    "exaone4-full": {"model_type": "exaone4", **WIDE, "layer_types": ["full_attention"] * 3},
     "smollm3-bare-mha": {"model_type": "smollm3", **MHA, "no_rope_layers": [1, 0, 1]},
 }
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -64,7 +74,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 EAGER_ONLY = ("gemma2", "gemma2-sliding")  # the class refuses scaled_dot_product_attention
 ONCE = (
     "llama-bias", "gemma-mqa", "gemma2-sliding", "gemma3-full", "gemma3-mqa", "mistral-window", "phi3-window",
-    "phi3-mha", "smollm3-bare-mha", "cohere2-full",
+    "phi3-mha", "smollm3-bare-mha", "cohere2-full", "ministral", "ministral-window", "seed_oss-bare", "exaone4-full",
 )  # fmt: skip
 EVERY = ("bf16", "autocast-eager-batch")
 ALSO = [
@@ -77,6 +87,9 @@ ALSO = [
     ("smollm3-bare-mha", "eager"), ("mistral-window", "bf16-batch"), ("phi3-window", "bf16-batch"),
     ("llama-bias", "bf16"), ("gemma2-sliding", "eager-batch"), ("gemma3-full", "bf16"), ("gemma3-mqa", "autocast"),
     ("gemma-mqa", "autocast-eager-batch"), ("cohere2-full", "bf16"),
+    ("ministral", "eager"), ("ministral-window", "bf16-batch"), ("ministral3", "bf16-batch"),
+    ("seed_oss", "eager-batch"), ("seed_oss-bare", "autocast"), ("hunyuan", "eager"), ("ernie", "bf16-batch"),
+    ("ernie", "autocast"), ("olmo3", "eager-batch"), ("exaone4-full", "bf16"),
 ]  # fmt: skip
 CASES = [(family, setting) for family in FAMILIES if family not in ONCE for setting in EVERY] + ALSO
 

@@ -13,7 +13,7 @@ from trainledger.facts.scope import OWN_MODELS, SCOPE
 from trainledger.facts.versions import at_least
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.model.adapted import ALL_LINEAR
-from trainledger.model.program import Embed, Experts, Linear, Model
+from trainledger.model.program import Embed, Experts, Linear, Model, SigmoidRouter
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
 from trainledger.model.weights import LowRank
 from trainledger.plan.schema import Plan
@@ -60,7 +60,8 @@ def _targets(given: Adapter) -> Iterator[Problem]:
 
 def expert_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     """Experts that an adapter would reach: before Transformers 5.0 each of their matrices is a linear layer, and since
-    then PEFT adapts the stacked weights instead."""
+    then PEFT adapts the stacked weights instead; and a router that it cannot wrap."""
+    yield from _router(plan, model)
     given, release = plan.adapter, plan.stack.versions.get("transformers")
     if given is None:
         return
@@ -75,6 +76,22 @@ def expert_problems(plan: Plan, model: Model) -> Iterator[Problem]:
         if stacked:
             allowed = "PEFT adapts the experts' stacked weights and the router for it, which is not written yet"
         yield Problem("adapter.targets", f"found {reached[0]!r}", allowed, "Name the modules of the attention alone.")
+
+
+def _router(plan: Plan, model: Model) -> Iterator[Problem]:
+    """A router that is a linear layer with two results, which PEFT wraps and then fails on.
+
+    Source: transformers/models/llama4/modeling_llama4.py, Llama4Router (5.24.0); peft/tuners/lora/layer.py, Linear.
+    """
+    routers = [op for block in model.blocks for op in block.ops if isinstance(op.spec, SigmoidRouter)]
+    if plan.adapter is None or not routers:
+        return
+    given = plan.adapter.targets
+    named = given if isinstance(given, list | tuple) else [] if given is None else [given]
+    if any(name == ALL_LINEAR or name.rpartition(".")[2] == "router" for name in named):
+        found = f"found {ALL_LINEAR!r}" if given == ALL_LINEAR else "names the router"
+        allowed = f"PEFT wraps {routers[0].name} too, whose two results its layers do not know, and the run fails"
+        yield Problem("adapter.targets", found, allowed, "Name the modules: q_proj, k_proj, v_proj, o_proj and others.")
 
 
 def _prompt(given: Adapter) -> Iterator[Problem]:

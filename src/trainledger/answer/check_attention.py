@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainledger.base.problems import Problem
 from trainledger.facts.kernels_attention import WORDS, Kernel
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.model.program import Model, SinkAttention
+from trainledger.model.program import ChunkAttention, Model, SinkAttention
 from trainledger.plan.schema import Plan
 
 
@@ -15,7 +15,10 @@ def attention_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     """Problems of sinks: Transformers runs them written out in Python, or by kernels that are not known here;
     torchtitan by flex attention.
 
-    Sources: transformers/models/gpt_oss/modeling_gpt_oss.py, GptOssPreTrainedModel (5.24.0); torchtitan,
+    Llama 4's class knows no flash-attn 2.
+
+    Sources: transformers/models/llama4/modeling_llama4.py, Llama4PreTrainedModel;
+    transformers/models/gpt_oss/modeling_gpt_oss.py, GptOssPreTrainedModel (5.24.0); torchtitan,
     models/gpt_oss/model.py (1690e0aea).
     """
     sinks = any(isinstance(op.spec, SinkAttention) for block in model.blocks for op in block.ops)
@@ -28,3 +31,10 @@ def attention_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     elif sinks and WORDS[word].kernels != (Kernel.EAGER,):
         allowed = "PyTorch's own call and flash-attn 2 know no sinks, and kernels that do are not written yet"
         yield Problem("stack.attention", f"found {word!r}", allowed, "Write eager.")
+    if WORDS[word].kernels == (Kernel.PACKAGE,) and _chunked(model):
+        allowed = "this class has no code for flash-attn 2, which knows no chunks"
+        yield Problem("stack.attention", f"found {word!r}", allowed, "Write sdpa.")
+
+
+def _chunked(model: Model) -> bool:
+    return any(isinstance(op.spec, ChunkAttention) for block in model.blocks for op in block.ops)

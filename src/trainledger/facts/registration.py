@@ -30,10 +30,12 @@ REGISTRATIONS: tuple[Registration, ...] = (
         (
             "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text",
             "cohere", "cohere2", "glm", "glm4", "granite", "olmo2", "olmoe", "smollm3", "starcoder2", "phi",
+            "minimax_m2", "ministral", "ministral3", "seed_oss", "hunyuan_v1_dense", "ernie4_5", "olmo3", "exaone4",
         ),
         (
             "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.dense",
-            "self_attn.q_norm", "self_attn.k_norm", "mlp.gate.", "mlp.experts", "mlp",
+            "self_attn.q_norm", "self_attn.k_norm", "self_attn.query_layernorm", "self_attn.key_layernorm",
+            "mlp.gate.", "mlp.experts", "mlp",
             "block_sparse_moe.gate.", "block_sparse_moe", "input_layernorm", "post_attention_layernorm",
             "pre_feedforward_layernorm", "post_feedforward_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm",
         ),
@@ -57,6 +59,19 @@ REGISTRATIONS: tuple[Registration, ...] = (
         ("gpt_neox",),
         ("input_layernorm", "post_attention_layernorm", "attention", "mlp"),
         _classes("gpt_neox"),
+    ),
+    Registration(
+        ("glm4_moe", "dots1", "solar_open"),
+        (
+            "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn",
+            "mlp.experts", "mlp", "input_layernorm",
+        ),
+        _classes("{glm4_moe,dots1,solar_open}"),
+    ),
+    Registration(
+        ("llama4_text",),
+        ("self_attn", "feed_forward.experts", "feed_forward.router", "feed_forward", "input_layernorm"),
+        _classes("llama4"),
     ),
     Registration(("gpt_oss",), ("self_attn.sinks", "self_attn", "mlp"), _classes("gpt_oss")),
     Registration(

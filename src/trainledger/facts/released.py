@@ -28,6 +28,18 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("glm4_moe", "dots1", "solar_open"), "5.18", "5.24",
+        Source(
+            "Transformers GLM-4.5 and its kin",
+            "transformers/models/{glm4_moe,dots1,solar_open}/modeling_*.py, *TopkRouter (5.12.0, 5.18.0 to 5.24.0)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
+        ("llama4_text",), "4.56", "",
+        Source("Transformers Llama 4", "transformers/models/llama4/modeling_llama4.py (4.51.3 to 5.24.0)", "5.24.0"),
+    ),
+    ReleasedLayers(
         ("gpt_oss",), "5.0", "",
         Source("Transformers gpt-oss", "transformers/models/gpt_oss/modeling_gpt_oss.py (5.0.0 to 5.24.0)", "5.24.0"),
     ),

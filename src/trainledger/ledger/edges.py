@@ -12,6 +12,8 @@ from trainledger.model.program import Model, Rotary
 
 TURNS = "turns"  # the table of complex numbers
 
+CHUNKED = "mask_chunked"
+PARTIAL = ("mask_sliding", CHUNKED)
 POSITIONS = "position_ids"
 TYPES = "token_type_ids"
 
@@ -95,8 +97,9 @@ def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool, before: in
     """A mask of every query and key: bool for PyTorch's own call, additive in `dtype` for eager attention. `before`:
     keys of tokens that stand before the sequence.
 
-    A window and the causal rule each make a square of bools before they are joined; a mask of the batch's tokens then
-    makes one square a sequence, and without one the squares of the batch are views of the same.
+    A window and the causal rule each make a square of bools before they are joined; chunks make one for each sequence,
+    since padding may shift them; a mask of the batch's tokens then makes one square a sequence, and without one the
+    squares of the batch are views of the same.
     Source: transformers/masking_utils.py, sdpa_mask, and_masks and eager_mask (5.24.0).
     """
     tape, setting = frame.tape, frame.setting
@@ -104,13 +107,14 @@ def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool, before: in
     one: Dims = (Axis(Dim.ONE, 1), Axis(Dim.ONE, 1), Axis(Dim.SEQUENCE, setting.sequence), keys)
     each: Dims = (Axis(Dim.BATCH, setting.batch), *one[1:])
     tape.scope = "attention mask"
-    allowed = _square(frame, one, (), name)
-    if name == "mask_sliding":
-        allowed = _square(frame, one, (allowed,), "in the window")
+    first = each if name == CHUNKED else one
+    allowed = _square(frame, first, (), name)
+    if name in PARTIAL:
+        allowed = _square(frame, first, (allowed,), "in the window")
         causal = _square(frame, one, (), "causal")
-        allowed = _square(frame, one, (allowed, causal), "causal, in the window")
+        allowed = _square(frame, first, (allowed, causal), "causal, in the window")
     if setting.masked:
-        allowed = _square(frame, one, (allowed,), "allowed by position")
+        allowed = _square(frame, first, (allowed,), "allowed by position")
         allowed = _square(frame, each, (allowed,), "allowed")
     else:
         allowed = aten.view(tape, allowed, each)

@@ -31,14 +31,14 @@ def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
     scores, chosen = t.fresh(dims, FP32, grad, "scores"), t.fresh(dims, INT64, False, "chosen experts")
     t.run(Prim("topk", (probs,), (scores, chosen), (chosen,) if grad else (), aten.GRAD0, ()))
     if spec.normalise:
-        scores = _normalised(t, scores)
+        scores = normalised(t, scores)
     if not spec.upcast:
         scores = aten.to(t, scores, t.dtype[x if spec.early else logits])
     t.end([probs])
     return [logits, scores, chosen]
 
 
-def _normalised(t: Tape, scores: int) -> int:
+def normalised(t: Tape, scores: int) -> int:
     """scores /= scores.sum(-1): in place, so that autograd copies the dividend first."""
     dims, grad = t.dims[scores], t.grad[scores]
     total = t.fresh((*dims[:-1], Axis(Dim.ONE, 1)), FP32, grad, "sum of scores")

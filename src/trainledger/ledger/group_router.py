@@ -10,6 +10,7 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import BOOL, FP32, INT64, DType
 from trainledger.ledger import aten, nn
+from trainledger.ledger.experts import normalised
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import GroupRouter
 
@@ -18,6 +19,8 @@ BEST = ("first", "second")  # of each group, whose corrected scores stand for it
 
 def router(t: Tape, spec: GroupRouter, x: int, weight: int) -> list[int]:
     """Logits, the scores of the chosen experts, and their numbers."""
+    if not spec.high:
+        return _plain(t, spec, x, weight)
     flat = aten.view(t, x)
     dims = (*t.dims[x][:-1], t.dims[weight][0])
     # arguments are evaluated from the first to the last
@@ -32,6 +35,33 @@ def router(t: Tape, spec: GroupRouter, x: int, weight: int) -> list[int]:
     out = aten.scale(t, scores, "scaled scores")
     t.end([flat, scores, *named])
     return [logits, out, chosen]
+
+
+def _plain(t: Tape, spec: GroupRouter, x: int, weight: int) -> list[int]:
+    """Sigmoids in fp32 of logits in the model's dtype, gathered where their corrected values are the best of all.
+
+    Source: transformers (5.24.0) MiniMaxM2TopKRouter.forward.
+    """
+    assert spec.corrected is not None
+    flat = aten.view(t, x)
+    logits = nn.flat_linear(t, flat, (*t.dims[x][:-1], t.dims[weight][0]), weight)
+    probs = aten.unary(t, "sigmoid", aten.to(t, logits, FP32), saves_out=True)
+    first = _made(t, "add", (probs, t.outside(spec.corrected.dims, FP32, False)), t.dims[probs], FP32)
+    scores, chosen, values = _gathered(t, spec, probs, first)
+    scores = normalised(t, scores)
+    t.end([flat, probs, first, values])
+    return [logits, scores, chosen]
+
+
+def _gathered(t: Tape, spec: GroupRouter, probs: int, by: int) -> tuple[int, int, int]:
+    """Scores where others are the best, the numbers of these, and what these are."""
+    slots, grad = (*t.dims[probs][:-1], Axis(Dim.SLOTS, spec.top_k)), t.grad[probs]
+    values = t.fresh(slots, FP32, False, "best corrected scores")
+    chosen = t.fresh(slots, INT64, False, "chosen experts")
+    t.run(Prim("topk", (by,), (values, chosen), (), (), ()))
+    scores = t.fresh(slots, t.dtype[probs], grad, "scores")
+    t.run(Prim("gather", (probs, chosen), (scores,), (chosen,) if grad else (), aten.GRAD0, ()))
+    return scores, chosen, values
 
 
 def _softmaxed(t: Tape, spec: GroupRouter, logits: int) -> tuple[int, int, list[int]]:
@@ -63,16 +93,8 @@ def _corrected(t: Tape, spec: GroupRouter, logits: int) -> tuple[int, int, list[
     each = _made(t, "sum", (values,), best, FP32)
     mask, more = _mask(t, spec, each, dims)
     second = _made(t, "masked_fill", (first, mask), dims, FP32)
-    slots = (*dims[:-1], Axis(Dim.SLOTS, spec.top_k))
-    values, chosen = (
-        t.fresh(slots, FP32, False, "best corrected scores"),
-        t.fresh(slots, INT64, False, "chosen experts"),
-    )
-    t.run(Prim("topk", (second,), (values, chosen), (), (), ()))
-    grad = t.grad[probs]
-    scores = t.fresh(slots, t.dtype[probs], grad, "scores")
-    t.run(Prim("gather", (probs, chosen), (scores,), (chosen,) if grad else (), aten.GRAD0, ()))
-    named = [probs, second, *more, *([places, mask] if grad else [])]
+    scores, chosen, _ = _gathered(t, spec, probs, second)
+    named = [probs, second, *more, *([places, mask] if t.grad[probs] else [])]
     if spec.normalise:
         scores, total = _divided(t, scores)
         named.append(total)

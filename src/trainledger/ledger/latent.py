@@ -29,6 +29,16 @@ def compound(t: Tape, both: tuple[int, int], turns: int, by_token: bool) -> list
     return out
 
 
+def whole(t: Tape, both: tuple[int, int], turns: int, spread: tuple[bool, bool]) -> list[int]:
+    """As `compound`, of queries and keys whose whole heads turn: both are turned before either is cast back.
+    `spread`: whether the gradient of each comes head by head."""
+    high = [aten.to(t, x, FP32) for x in both]
+    turned = [_turned(t, x, turns, one) for x, one in zip(high, spread, strict=True)]
+    out = [aten.to(t, x, t.dtype[like]) for x, like in zip(turned, both, strict=True)]
+    t.end([*high, *turned, *out])
+    return out
+
+
 def _turned(t: Tape, x: int, turns: int, spread: bool) -> int:
     """One product of complex numbers; backward first copies a gradient that is `spread`, which is no tensor of complex
     numbers as it lies, and writes out the turns' conjugates."""

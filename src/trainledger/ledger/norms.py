@@ -34,6 +34,11 @@ def norm(f: Frame, spec: p.Norm, x: int) -> int:
         out = aten.mul(t, weight, aten.to(t, normal, t.dtype[x]), "output")
         t.end([var, normal])
         return out
+    if spec.kind is NormKind.RMS_METHOD and weight is not None:
+        low = aten.to(t, normal, t.dtype[x])
+        out = aten.mul(t, low, weight, "output")
+        t.end([low])
+        return out
     if spec.kind is NormKind.RMS_ONE_PLUS and weight is not None:
         factor = aten.shift(t, aten.to(t, weight, FP32))
         return aten.to(t, aten.mul(t, normal, factor), t.dtype[x])

@@ -121,5 +121,5 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
     prefix = prefix_of(model)
     before = prefix.count if prefix else 0
     needed = [spec for spec in specs if not boolean or before or 0 < spec.window <= setting.sequence]
-    for name in sorted({spec.mask_name for spec in needed}):
+    for name in sorted({spec.mask_name for spec in needed} | set(() if boolean else model.handed.masks)):
         causal_mask(frame, dtype, name, boolean, before)

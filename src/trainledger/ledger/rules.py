@@ -82,6 +82,12 @@ def _copied(f: Frame, spec: p.View, dims: Dims) -> bool:
     return bool(f.kernels) and f.kernels[0].summed and bool(dims) and dims[0].dim is Dim.KV_HEADS
 
 
+def _spread(f: Frame, q: int, k: int) -> tuple[bool, bool]:
+    """Whether the gradients of queries and keys that turn in token order arrive head by head."""
+    own, shared = (f.tape.dims[x][len(f.dims(())) :] for x in (q, k))
+    return _copied(f, p.View(), own), _copied(f, p.View(keys=own == shared), shared)
+
+
 def _apart(f: Frame, op: Op, x: int) -> bool:
     """Whether the gradient of keys or values that stand behind a prefix's, a part of that of both, is copied back to
     token order. The memory-efficient kernel leaves it in that order, but a linear layer over several sequences takes
@@ -125,7 +131,7 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [layers.embedding(f, op.spec, ins[0], dims if op.spec.per_batch else (Axis(Dim.ONE, 1), *dims[1:]))]
         case p.Prompts():
             return layers.prompted(f, op.spec, ins[0])
-        case p.GroupRouter() | p.BestRouter() | p.ClampedExperts():
+        case _ if isinstance(op.spec, rules_chosen.CHOSEN):
             return rules_chosen.apply(f, op.spec, ins)
         case p.Pairs() | p.Concat() | p.FilledKeys():
             return _latent(f, op.spec, ins, dims)
@@ -159,6 +165,8 @@ def _latent(f: Frame, spec: p.Pairs | p.Concat | p.FilledKeys, ins: list[int], d
         return rules_torchtitan.complex_rope(f.tape, (ins[0], ins[1]), table)
     if isinstance(spec, p.FilledKeys):
         return [latent.filled(f.tape, ins[0], ins[1], dims)]
+    if spec.turn is p.Turn.WHOLE:
+        return latent.whole(f.tape, (ins[0], ins[1]), f.names[TURNS], _spread(f, ins[0], ins[1]))
     if spec.turn is p.Turn.COMPOUND:
         by_token = bool(f.kernels) and f.kernels[0].kernel is Kernel.EFFICIENT
         return latent.compound(f.tape, (ins[0], ins[1]), f.names[TURNS], by_token)
@@ -215,7 +223,7 @@ def _shaped(f: Frame, op: Op, x: int) -> list[int]:
             return [aten.rows(t, x)]
         case p.View():
             lone = len(op.dims) > 1 and op.dims[0].size == 1  # one head lies the same either way
-            copied = (_copied(f, op.spec, op.dims) and not lone) or _apart(f, op, x)
+            copied = not op.spec.straight and ((_copied(f, op.spec, op.dims) and not lone) or _apart(f, op, x))
             return [aten.heads_first(t, x, dims) if copied else aten.view(t, x, dims)]
         case p.Split(parts, True):
             return aten.chunk(t, x, [f.dims(part) for part in parts])

@@ -1,15 +1,30 @@
-"""Routers and experts of DeepSeek and gpt-oss, as Transformers and as torchtitan run them."""
+"""Routers and experts of DeepSeek, gpt-oss and Llama 4, as Transformers and torchtitan run them; tempered queries."""
 
 from __future__ import annotations
 
+from typing import TypeAlias, get_args
+
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.ledger import experts_torchtitan, group_router, sinks
+from trainledger.ledger import experts_every, experts_torchtitan, group_router, sinks, tempered
 from trainledger.ledger.frame import Frame
 from trainledger.model import program as p
 
+Chosen: TypeAlias = (
+    p.GroupRouter | p.BestRouter | p.ClampedExperts | p.SigmoidRouter | p.EveryExpert | p.SummedExperts | p.Tempered
+)
+CHOSEN = get_args(Chosen)
 
-def apply(f: Frame, spec: p.GroupRouter | p.BestRouter | p.ClampedExperts, ins: list[int]) -> list[int]:
-    """A router's logits, scores and choices, or the experts' sum."""
+
+def apply(f: Frame, spec: Chosen, ins: list[int]) -> list[int]:
+    """A router's logits, scores and choices, what experts made, their sum, or queries."""
+    if isinstance(spec, p.Tempered):
+        return tempered.tempered(f.tape, spec, ins[0])
+    if isinstance(spec, p.SigmoidRouter):
+        return experts_every.router(f.tape, spec, ins[0], f.need(spec.weight))
+    if isinstance(spec, p.SummedExperts):
+        return [experts_every.summed(f.tape, ins[0], ins[1])]
+    if isinstance(spec, p.EveryExpert):
+        return experts_every.experts(f.tape, spec, ins, f.need(spec.gate_up), f.need(spec.down))
     if isinstance(spec, p.GroupRouter):
         return group_router.router(f.tape, spec, ins[0], f.need(spec.weight))
     titan = f.software.framework == TORCHTITAN

@@ -20,6 +20,7 @@ from trainledger.model.program import (
     Buffer,
     Dropout,
     Embed,
+    Handed,
     Head,
     Linear,
     Looped,
@@ -35,6 +36,7 @@ from trainledger.model.program import (
 )
 
 SLIDING, FULL = "sliding_attention", "full_attention"
+BOTH_MASKS = ("mask", "mask_sliding")
 Kind = TypeVar("Kind", bound=Hashable)
 
 
@@ -131,12 +133,14 @@ def grouped(
 
 @dataclass(frozen=True, slots=True)
 class Trunk:
-    """What stands around the blocks: the last norm, what follows the embedding lookup (`h`) and the head (`logits`)."""
+    """What stands around the blocks: the last norm, what follows the embedding lookup (`h`) and the head (`logits`),
+    buffers, and masks that the forward makes in any case."""
 
     norm: NormKind = NormKind.RMS
     embedded: tuple[Op, ...] = ()
     headed: tuple[Op, ...] = ()
     buffers: tuple[Buffer, ...] = ()
+    masks: tuple[str, ...] = ()
 
 
 def decoder(keys: Keys, family: str, blocks: tuple[Block, ...], rotary: Rotary, trunk: Trunk) -> Model:
@@ -163,6 +167,7 @@ def decoder(keys: Keys, family: str, blocks: tuple[Block, ...], rotary: Rotary, 
         vocab=vocab,
         rotary=rotary,
         buffers=trunk.buffers,
+        handed=Handed(masks=trunk.masks),
     )
 
 

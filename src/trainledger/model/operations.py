@@ -14,6 +14,7 @@ class NormKind(StrEnum):
     """How a norm is written: the primitives it runs differ, and so does what autograd keeps."""
 
     RMS = "rms"  # to fp32, normalise, cast back, times weight
+    RMS_METHOD = "rms-method"  # as `rms`, times weight last, by a method that names no variance (Llama 4)
     RMS_ONE_PLUS = "rms-one-plus"  # all in fp32, times (1 + weight) in fp32, then cast back
     RMS_LATE_CAST = "rms-late-cast"  # times weight in fp32, then cast back
     RMS_PLAIN = "rms-plain"  # as `rms`, without a weight
@@ -136,11 +137,13 @@ class View:
     """Another shape of the same storage (view, transpose); no memory. `rotated`: by heads, before a rotary embedding,
     whose gradient arrives head by head and is copied back to token order. `keys`: of keys that do not turn, whose
     gradient from eager attention is in token order within each sequence. `rows`: batch and sequence as one dim or
-    apart again, through which a gradient comes as a view, so that no other can be added to it in place."""
+    apart again, through which a gradient comes as a view, so that no other can be added to it in place. `straight`: the
+    gradient is in token order, whatever attention runs."""
 
     rotated: bool = False
     keys: bool = False
     rows: bool = False
+    straight: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,8 @@ class Join(StrEnum):
 class Rope:
     """Rotary embedding of q and k. `rotary` of `head` elements turn; `interleaved`: pairs of neighbours (Cohere, GLM);
     `upcast`: q and k are cast to fp32 before (Cohere); `back`: the result is cast to the dtype before (Cohere, OLMo 2);
-    `spread`: each layer repeats the tables' entries for its pairs (GLM);
+    `spread`: each layer repeats the tables' entries for its pairs (GLM); `late`: q and k, and their turned halves, are
+    cast to fp32 each where they are multiplied (Ernie);
     `tables`: which set of cosines and sines (`local`, or empty for the only or global one)."""
 
     rotary: int
@@ -194,6 +198,7 @@ class Rope:
     upcast: bool = False
     back: bool = False
     spread: bool = False
+    late: bool = False
     join: Join = Join.NONE
     tables: str = ""
 
@@ -225,6 +230,16 @@ class Attention:
     def mask_name(self) -> str:
         """The name under which the model's forward keeps this attention's mask, where there is one."""
         return "mask_sliding" if self.window else "mask"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkAttention(Attention):
+    """Attention whose tokens see their own chunk alone, of `window` tokens (0: all that came before)."""
+
+    @property
+    def mask_name(self) -> str:
+        """As that of all attention."""
+        return "mask_chunked" if self.window else "mask"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ class Turn(StrEnum):
     """How elements of queries and keys are turned two by two."""
 
     COMPOUND = "compound"  # neighbours, as complex numbers in fp32 (DeepSeek V2)
+    WHOLE = "whole"  # likewise, queries and keys both before either is cast back (Llama 4)
     NEIGHBOURS = "neighbours"  # neighbours, whose results are laid out half after half (DeepSeek V3)
     HALVES = "halves"  # one of each half (gpt-oss)
 
@@ -39,7 +40,8 @@ class GroupRouter:
 
     `groups`: only experts of a few of so many groups are chosen (0: of all). `corrected`: scores are sigmoids, and a
     buffer is added to them for the choice alone; else they are a softmax. `normalise`: the chosen scores are divided by
-    their sum. Reads the hidden state; leaves logits, scores and expert numbers.
+    their sum. `high`: as said above; else (MiniMax) weight and logits have the model's dtype, the sigmoids alone are
+    fp32, and no number scales the scores. Reads the hidden state; leaves logits, scores and expert numbers.
     """
 
     weight: Weight
@@ -48,3 +50,4 @@ class GroupRouter:
     kept: int
     normalise: bool
     corrected: Buffer | None = None
+    high: bool = True

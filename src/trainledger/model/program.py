@@ -16,6 +16,7 @@ from trainledger.model.operations import (
     ActKind,
     Add,
     Attention,
+    ChunkAttention,
     Copy,
     Dropout,
     Embed,
@@ -37,6 +38,7 @@ from trainledger.model.operations import (
     View,
     sides,
 )
+from trainledger.model.operations_every import EveryExpert, SigmoidRouter, SummedExperts, Tempered
 from trainledger.model.operations_experts import KEPT, Experts, Looped, Router
 from trainledger.model.operations_latent import Concat, FilledKeys, GroupRouter, Pairs, Turn
 from trainledger.model.operations_megatron import MegatronSpec
@@ -54,12 +56,14 @@ __all__ = [
     "BestRouter",
     "Block",
     "Buffer",
+    "ChunkAttention",
     "ClampedExperts",
     "Concat",
     "Copy",
     "Delta",
     "Dropout",
     "Embed",
+    "EveryExpert",
     "Experts",
     "FilledKeys",
     "First",
@@ -87,9 +91,12 @@ __all__ = [
     "Prompts",
     "Scale",
     "Scales",
+    "SigmoidRouter",
     "SinkAttention",
     "Spec",
     "Split",
+    "SummedExperts",
+    "Tempered",
     "Tiled",
     "Tokens",
     "Turn",
@@ -127,6 +134,10 @@ Spec: TypeAlias = (
     | FilledKeys
     | Experts
     | Looped
+    | Tempered
+    | SigmoidRouter
+    | EveryExpert
+    | SummedExperts
     | MegatronSpec
     | MoeSpec
     | Collective
@@ -202,12 +213,14 @@ class Head:
 @dataclass(frozen=True, slots=True)
 class Handed:
     """How a layer is called: names passed by position (all others are by keyword), whether the numbers of positions are
-    passed, too, and whether the model's forward makes them at all. A reentrant checkpoint saves what comes by position,
+    passed, too, whether the model's forward makes them at all, and the masks that it makes for attention written out in
+    Python whether or not a layer reads them. A reentrant checkpoint saves what comes by position,
     and its node keeps what comes by keyword."""
 
     by_position: tuple[str, ...] = ()
     positions: bool = True
     numbered: bool = True
+    masks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

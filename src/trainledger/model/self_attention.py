@@ -11,7 +11,10 @@ from enum import StrEnum
 from trainledger.base.dims import Dim, Dims
 from trainledger.model.keys import Keys
 from trainledger.model.parts import Heads, attend, axis, linear, norm
-from trainledger.model.program import Attention, NormKind, Op, Pairs, Rope, View
+from trainledger.model.program import Attention, NormKind, Op, Pairs, Rope, Tempered, Turn, View
+
+WHOLE = Pairs(Turn.WHOLE)  # through which gradients come in token order
+NUMBERS = ("positions", "numbers")  # what code that tempers queries late names
 
 
 class Place(StrEnum):
@@ -21,19 +24,22 @@ class Place(StrEnum):
     WIDE = "wide"  # over all heads at once, before they are told apart (OLMo 2)
     LATE = "late"  # by head, after all three projections (Gemma 3)
     FULL = "full"  # as LATE, with a weight for every head (Cohere)
+    AFTER = "after"  # by head, after they have turned (Hunyuan)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadNorm:
-    """The norm of queries and keys."""
+    """The norm of queries and keys; `names`: of its modules."""
 
     kind: NormKind
     place: Place
+    names: tuple[str, str] = ("q_norm", "k_norm")
 
 
 @dataclass(frozen=True, slots=True)
 class SelfAttention:
-    """An attention module: its heads, scores, rotary embedding (None: no positions), biases, query and key norm.
+    """An attention module: its heads, scores, rotary embedding (None: no positions), biases, query and key norm,
+    numbers by position that queries are multiplied by.
 
     It reads `x` and leaves its result in `out`.
     """
@@ -46,6 +52,7 @@ class SelfAttention:
     norm: HeadNorm | None = None
     out: str = "x"
     name: str = "self_attn"
+    tempered: Tempered | None = None
 
 
 def heads_of(keys: Keys, hidden: int) -> Heads:
@@ -106,7 +113,12 @@ def self_attention(hidden: Dims, s: SelfAttention) -> tuple[Op, ...]:
             projected += normal
         else:
             late += normal
-    turned = (Op(f"{s.name}.rotary", s.rope, ("q", "k"), ("q", "k"), s.heads.dims()),) if s.rope else ()
+    turned = [Op(f"{s.name}.rotary", s.rope, ("q", "k"), ("q", "k"), s.heads.dims())] if s.rope else []
+    if place is Place.AFTER:
+        late, turned = [], turned + late
+    named = () if s.tempered is None or s.tempered.early else NUMBERS
+    if s.tempered:
+        turned.append(Op(s.name, s.tempered, ("q",), ("q", *named), s.heads.dims()))
     out = linear(f"{s.name}.o_proj", s.heads.dims(), hidden, s.out_bias)
     return (
         *projected,
@@ -114,13 +126,15 @@ def self_attention(hidden: Dims, s: SelfAttention) -> tuple[Op, ...]:
         *late,
         *turned,
         attend(s.name, s.heads, s.scores),
-        Op(f"{s.name}.o_proj", out, ("o",), (s.out,), hidden, ("q", "k", "v", "o")),
+        Op(f"{s.name}.o_proj", out, ("o",), (s.out,), hidden, ("q", "k", "v", *named, "o")),
     )
 
 
 def _view(s: SelfAttention, value: str) -> View:
     """A projection seen by heads; the gradient of keys that neither turn nor are repeated has another layout."""
     turned = s.rope is not None and value != "v"
+    if turned and s.rope == WHOLE:
+        return View(straight=True)
     return View(turned, keys=value == "k" and not turned and s.heads.query == s.heads.kv)
 
 
@@ -128,5 +142,5 @@ def _head_norm(s: SelfAttention, value: str, dims: Dims) -> tuple[Op, ...]:
     if s.norm is None:
         return ()
     weight = dims if s.norm.place in (Place.WIDE, Place.FULL) else dims[-1:]
-    name = f"{s.name}.{value}_norm"
+    name = f"{s.name}.{s.norm.names[value == 'k']}"
     return (Op(name, norm(name, weight, s.norm.kind), (value,), (value,), dims),)

@@ -1,7 +1,8 @@
 """DeepSeek V2 and V3, and Kimi K2: attention through latents (MLA), shared and routed experts, dense first layers.
 
 Sources: transformers (5.24.0) models/deepseek_v2/modeling_deepseek_v2.py, models/deepseek_v3/modeling_deepseek_v3.py;
-the layers for further tokens: DeepSeek-V3's README_WEIGHTS.md (Transformers leaves their weights out).
+that Kimi K2 is DeepSeek V3: models/kimi_k25/configuration_kimi_k25.py; the layers for further tokens: DeepSeek-V3's
+README_WEIGHTS.md (Transformers leaves their weights out).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from trainledger.model.program import (
     Weight,
 )
 
-UNTOLD = "its code is not part of Transformers, which names no class for this model type"
+KIMI, THIRD = "kimi_k2", "deepseek_v3"
 HEADS = "grouped key heads (num_key_value_heads) are not what attention through latents makes, and its class fails"
 
 FURTHER = "no class of Transformers runs the layers that predict further tokens"
@@ -57,21 +58,21 @@ def build(keys: Keys) -> Model:
         for without, at in zip((True, False), numbers, strict=True)
         if at
     )
-    buffers = () if second else _corrections(keys, blocks)
+    buffers = () if second else corrections(keys, blocks)
     rotary = Rotary(keys.integer("qk_rope_head_dim"), compound=second)
-    model = decoder(keys, keys.text("model_type"), blocks, rotary, Trunk(buffers=buffers))
-    return replace(model, further=_further(keys, model, layers))
+    family = keys.text("model_type")
+    model = decoder(keys, THIRD if family == KIMI else family, blocks, rotary, Trunk(buffers=buffers))
+    count = keys.integer("num_nextn_predict_layers", "num_mtp_layers", default=0, least=0)
+    return replace(model, further=further(keys, model, _layer(keys, hidden, dense=False), count))
 
 
 def _unknown(keys: Keys) -> str:
     """Why the activations of these keys are not covered; empty where they are."""
-    if keys.text("model_type") == "kimi_k2":
-        return UNTOLD
     heads = keys.integer("num_attention_heads")
     if keys.nullable("num_key_value_heads") is not None and keys.integer("num_key_value_heads") != heads:
         return HEADS
     if not keys.integer("n_shared_experts", default=0, least=0):
-        return "a feed-forward of no width (n_shared_experts: 0) is not covered"
+        return moe.NO_SHARED
     if keys.flag("output_router_logits"):
         return "the routers' logits among the outputs (output_router_logits) are not covered"
     return ""
@@ -100,10 +101,10 @@ def _layer(keys: Keys, hidden: Dims, dense: bool) -> tuple[Op, ...]:
     bias = keys.flag("mlp_bias") if second else False
     if dense:
         return pre_norm(hidden, attention, gated("mlp", hidden, keys.integer("intermediate_size"), act_of(keys), bias))
-    return pre_norm(hidden, attention, _mlp(keys, hidden, bias))
+    return pre_norm(hidden, attention, mixture(keys, hidden, bias))
 
 
-def _mlp(keys: Keys, hidden: Dims, bias: bool) -> tuple[Op, ...]:
+def mixture(keys: Keys, hidden: Dims, bias: bool = False) -> tuple[Op, ...]:
     """Router, routed experts and the shared ones, which are one wide feed-forward that reads the same input."""
     router = _router(keys, hidden)
     gate_up, down = moe.expert_weights(keys, "mlp.experts", hidden, keys.integer(*moe.EXPERT_WIDTH))
@@ -136,19 +137,19 @@ def _router(keys: Keys, hidden: Dims) -> GroupRouter:
     return GroupRouter(weight, top_k, groups, keys.integer("topk_group", default=1) if grouped else 0, False)
 
 
-def _corrections(keys: Keys, blocks: tuple[Block, ...]) -> tuple[Buffer, ...]:
+def corrections(keys: Keys, blocks: tuple[Block, ...]) -> tuple[Buffer, ...]:
     """V3's correction of each expert's score: a buffer per layer with experts."""
     dims = axis(Dim.EXPERTS, keys.integer(*moe.EXPERTS))
     layers = [layer for block in blocks if block.top_k for layer in block.layers]
     return tuple(Buffer(f"{PREFIX}.{layer}.mlp.gate.e_score_correction_bias", dims) for layer in layers)
 
 
-def _further(keys: Keys, model: Model, layers: int) -> tuple[Block, ...]:
-    """Layers that each predict one more token: two norms, a projection of both inputs, a layer with experts, and
-    the model's own embedding and head."""
-    count = keys.integer("num_nextn_predict_layers", "num_mtp_layers", default=0, least=0)
+def further(keys: Keys, model: Model, layer: tuple[Op, ...], count: int) -> tuple[Block, ...]:
+    """So many layers that each predict one more token: two norms, a projection of both inputs, a `layer` with experts,
+    and the model's own embedding and head."""
     if not count:
         return ()
+    layers = sum(block.count for block in model.blocks)
     hidden = axis(Dim.HIDDEN, model.hidden.size)
     both = axis(Dim.HIDDEN, model.hidden.size + model.hidden.size)
     table = model.embeddings[0].dims
@@ -160,6 +161,6 @@ def _further(keys: Keys, model: Model, layers: int) -> tuple[Block, ...]:
         Weight("embed_tokens.weight", table, Role.EMBEDDING, tied=True),
         Weight("shared_head.head.weight", table, Role.HEAD, tied=True),
     )
-    weights = moe.unique((*_weights(_layer(keys, hidden, dense=False)), *own))
+    weights = moe.unique((*_weights(layer), *own))
     _, top_k = moe.routed(keys)
     return (Block(PREFIX, (), weights, tuple(range(layers, layers + count)), top_k, FURTHER),)

@@ -6,8 +6,9 @@ the classes named in each family's module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.model.decoder import act_of, grouped, leaving
@@ -25,6 +26,7 @@ from trainledger.model.program import (
     Op,
     Role,
     Router,
+    SigmoidRouter,
     Weight,
 )
 
@@ -32,6 +34,8 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 TOP_K = ("num_experts_per_tok",)
 EXPERT_WIDTH = ("moe_intermediate_size",)
 LAYERS = "model.layers"
+NO_SHARED = "a feed-forward of no width (n_shared_experts: 0) is not covered"
+ROUTED = (Experts, ClampedExperts, SigmoidRouter)  # what knows how many experts a token takes
 
 
 def routed(keys: Keys) -> tuple[int, int]:
@@ -118,17 +122,18 @@ def dense_first(keys: Keys, layers: int) -> frozenset[int]:
     return frozenset(at for at in range(layers) if at < first or at % step)
 
 
+AnyKind = TypeVar("AnyKind", bound=Hashable)
 Kind = tuple[bool, int]  # whether a layer is without experts, and its window (tokens; 0: none)
 
 
-def blocks(keys: Keys, kinds: Sequence[Kind], ops: Callable[[Kind], tuple[Op, ...]]) -> tuple[Block, ...]:
+def blocks(keys: Keys, kinds: Sequence[AnyKind], ops: Callable[[AnyKind], tuple[Op, ...]]) -> tuple[Block, ...]:
     """Equal layers together, with how many experts a token takes in them."""
     return tuple(_routing(keys, block) for block in grouped(kinds, ops, LAYERS))
 
 
 def _routing(keys: Keys, block: Block) -> Block:
     """With how many experts a token takes, and without operations where what they run is not known."""
-    top_k = next((op.spec.top_k for op in block.ops if isinstance(op.spec, Experts | ClampedExperts)), 0)
+    top_k = next((op.spec.top_k for op in block.ops if isinstance(op.spec, ROUTED)), 0)
     if top_k and keys.number("router_jitter_noise"):
         block = uncovered(block, "noise on the router's input (router_jitter_noise) is not covered")
     if top_k and keys.flag("output_router_logits"):

@@ -1,0 +1,72 @@
+"""Whole runs of a small model of each of the newer types: the largest instant of every phase, against the real code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+from tests.plans import plan_of
+from tests.witness.runs import RECOMPUTE
+from tests.witness.test_traces import phases
+from trainledger.allocator.conf import read_conf
+from trainledger.answer.estimate import estimate
+from trainledger.answer.trace import job_of
+from trainledger.evidence.trace.lines import trace_of
+from trainledger.evidence.trace.live.plan_run import run_plan
+from trainledger.evidence.trace.live.session import where_of
+
+BASE = {
+    "hidden_size": 256, "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
+    "head_dim": 96, "pad_token_id": None,
+}  # fmt: skip
+WIDE = {**BASE, "intermediate_size": 640}
+ROUTED = {
+    **WIDE, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 96,
+    "n_shared_experts": 1, "first_k_dense_replace": 1,
+}  # fmt: skip
+TYPES: dict[str, dict[str, Any]] = {
+    "ministral": WIDE, "ministral3": WIDE, "seed_oss": WIDE, "hunyuan_v1_dense": WIDE, "ernie4_5": WIDE,
+    "olmo3": {**WIDE, "sliding_window": 64}, "exaone4": {**WIDE, "sliding_window": 64}, "glm4_moe": ROUTED,
+    "dots1": ROUTED, "solar_open": ROUTED,
+    "minimax_m2": {**BASE, "intermediate_size": 96, "num_local_experts": 8, "num_experts_per_tok": 2, "rotary_dim": 48},
+    "llama4_text": {**BASE, "intermediate_size": 192, "intermediate_size_mlp": 640, "num_local_experts": 4,
+                    "attention_chunk_size": 128, "interleave_moe_layer_step": 2},
+}  # fmt: skip
+NAMED = ["q_proj", "v_proj", "o_proj"]  # of types whose experts or router all-linear would reach
+PURE = {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16"}
+AUTOCAST = {"weights": "fp32", "compute": "bf16", "autocast": True, "gradients": "fp32"}
+# attention, recompute, precision, whether an adapter is trained
+STACKS = [
+    ("sdpa", "none", PURE, False), ("sdpa", "full", PURE, False), ("eager", "none", PURE, False),
+    ("eager", "full", AUTOCAST, False), ("sdpa", "full", {**PURE, "gradients": "fp32"}, True),
+    ("eager", "none", AUTOCAST, True),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("stack", range(len(STACKS)))
+@pytest.mark.parametrize("kind", TYPES)
+def test_phases_agree(kind: str, stack: int) -> None:
+    """To the byte, as the allocator gives blocks."""
+    attention, recompute, precision, adapted = STACKS[stack]
+    routed = any("expert" in key for key in TYPES[kind])
+    lora = {"kind": "lora", "r": 16, "dtype": "fp32", "targets": NAMED if routed else "all-linear"}
+    plan = plan_of(
+        {"model_type": kind, **TYPES[kind]},
+        precision=precision,
+        batch={"micro_batch": 2, "sequence": 256, "accumulation": 1},
+        stack={
+            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
+            "recompute": RECOMPUTE[recompute],
+            "attention": attention,
+            "allocator": {"expandable_segments": True},
+        },
+        **({"adapter": lora} if adapted else {}),
+    )
+    found = trace_of(run_plan(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator))
+    assert phases(estimate(plan).ledger.moments) == phases(found.moments)
