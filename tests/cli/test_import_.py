@@ -82,6 +82,36 @@ def test_what_is_no_pair_is_refused(run, file: str) -> None:
     assert "--framework-version" in err
 
 
+def test_releases_are_those_of_known_packages(run, file: str) -> None:
+    for given, word in (
+        ("foo==1", "Known are torch,"),
+        ("tranformers==4.48", "Did you mean transformers?"),
+        ("torch==banana", 'found "banana"; a release, a day, a commit or a branch is needed'),
+        ("torch==", 'found ""; a release'),
+    ):
+        code, _, err = run("estimate", file, "--framework-version", given)
+        assert code == 2
+        assert "--framework-version" in err
+        assert word in err
+
+
+def test_a_release_beside_a_plan_counts(run, tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("model: gpt2\nbatch: {micro_batch: 1, sequence: 8}\nstack: {versions: {torch: '2.8.0'}}\n")
+    out = run("import", str(path), "--framework-version", "torch==2.6.0")[1]
+    assert yaml.safe_load(out)["stack"]["versions"]["torch"] == "2.6.0"
+    assert "given: --framework-version" in out
+
+
+def test_a_plan_among_other_files_is_named_as_that(run, file: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("model: gpt2\nbatch: {micro_batch: 1, sequence: 8}\n", encoding="utf-8")
+    code, _, err = run("import", str(path), file)
+    assert code == 2
+    assert f"{path}: a plan of trainledger already; a plan is read alone" in err
+    assert "not recognised" not in err
+
+
 def test_a_pickle_is_never_read(run, tmp_path: Path) -> None:
     path = tmp_path / "training_args.bin"
     path.write_bytes(b"\x80\x04")

@@ -46,7 +46,7 @@ def test_all_problems_are_listed_at_once() -> None:
             "precision": {"weights": "bfloat16"},
             "optimizer": {"name": "adamww", "options": {"scale_parametr": True}},
             "parallel": {"world": 8, "dp": 3},
-            "stack": {"versions": {"transfomers": "1", "torch": 2.1}, "recompute": {"kind": "foll"}},
+            "stack": {"versions": {"transfomers": "1", "torch": 2.1, "trl": "banana"}, "recompute": {"kind": "foll"}},
             "evaluation": {"micro_batch": 0},
             "device": 5,
         }
@@ -61,6 +61,7 @@ def test_all_problems_are_listed_at_once() -> None:
         "optimizer.options.scale_parametr": "Did you mean scale_parameter?",
         "parallel.world": "dp 3",
         "stack.versions.torch": "quotes",
+        "stack.versions.trl": "Write for example 1.16.0",
         "stack.versions.transfomers": "Did you mean transformers?",
         "stack.recompute.kind": "Did you mean full?",
         "evaluation.micro_batch": "from 1 to",

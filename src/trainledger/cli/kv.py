@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from trainledger.facts.phases import PAGES
 if TYPE_CHECKING:
     from trainledger.answer.cache import CacheAnswer
 
-MODEL_HELP = "A catalogue name, a path to config.json or its folder, a Hub id, or a plan."
+MODEL_HELP = "A catalogue name, a path to config.json or its folder, a Hub id, a plan, or a run's own file."
 HEADER = ("layers", "elements of a token", "bytes", "window", "what")
 _NUMBERS = [HEADER.index(name) for name in ("layers", "elements of a token", "bytes", "window")]
 
@@ -25,7 +26,10 @@ def kv(
     dtype: Annotated[str, typer.Option("--dtype", help="Element type of keys and values.")] = "bf16",
     tokens: Annotated[int, typer.Option("--tokens", help="Tokens of one sequence, to size its pages.")] = 0,
     page: Annotated[int, typer.Option("--page", help="Tokens of one page of the cache.")] = PAGES.tokens,
-    tp: Annotated[int, typer.Option("--tp", help="Ranks that share the key-value heads.")] = 1,
+    tp: Annotated[
+        int,
+        typer.Option("--tp", help="Ranks that share the key-value heads; above their number, each head has copies."),
+    ] = 1,
     units: Annotated[str, typer.Option("--units", help="The unit of a sequence's size.")] = "GiB",
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
 ) -> None:
@@ -34,7 +38,7 @@ def kv(
     Key-value heads count as the model groups them, a latent (MLA) once for all heads, a window only its last tokens.
     """
     from trainledger.answer.cache import cache_answer
-    from trainledger.importers.plan_file import model_keys_of
+    from trainledger.importers.outside import model_keys_of
 
     if units not in SHOWN_UNITS:
         raise InputError([Problem("--units", f"{units!r}", f"allowed are {', '.join(SHOWN_UNITS)}")])
@@ -57,4 +61,13 @@ def _text(model: str, answer: CacheAnswer, units: str) -> str:
         )
         for one in answer.rows
     ]  # fmt: skip
-    return "\n".join((*lines, "", columns(HEADER, rows, right=_NUMBERS)))
+    return "\n".join((*lines, *_shared(answer), "", columns(HEADER, rows, right=_NUMBERS)))
+
+
+def _shared(answer: CacheAnswer) -> Iterator[str]:
+    """What more ranks do not split further."""
+    for latent, copies, heads in dict.fromkeys((one.latent, one.copies, one.heads) for one in answer.rows):
+        if copies > 1 and latent:
+            yield f"the latent is one for all heads: each of the {copies} ranks caches it whole"
+        elif copies > 1:
+            yield f"{heads} key-value heads on {answer.tp} ranks: each head is cached on {copies} ranks, in copies"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainledger.base.problems import InputError, Problem
+from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.facts.names import PACKAGES
 
 if TYPE_CHECKING:
     from trainledger.importers.draft import Draft
@@ -46,9 +47,18 @@ def read_files(
     problems: list[Problem] = []
     variables = pairs("--env", "=", env, problems)
     releases = pairs("--framework-version", "==", versions, problems)
+    problems += [problem for name in releases for problem in _unknown(name)]
     if problems:
         raise InputError(problems)
     return read_any(files, sets or (), variables, releases)
+
+
+def _unknown(package: str) -> Iterator[Problem]:
+    """The problem of a name whose releases no table has."""
+    if package not in PACKAGES.names:
+        near = nearest(package, PACKAGES.names)
+        fix = f"Did you mean {near}?" if near else f"Known are {', '.join(PACKAGES.names)}."
+        yield Problem("--framework-version", f"found {package!r}", "the name of a known package is needed", fix)
 
 
 def told(draft: Draft) -> Draft:

@@ -97,7 +97,7 @@ PAGES = Pages(
     Source(
         "vLLM paged cache",
         "vllm/config/cache.py, block_size; vllm/v1/kv_cache_interface.py, FullAttentionSpec, SlidingWindowSpec, "
-        "MLAAttentionSpec",
+        "MLAAttentionSpec; vllm/config/model.py, verify_with_parallel_config, get_num_kv_heads",
         "0.11.0",
     ),
 )

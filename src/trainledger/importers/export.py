@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.facts.names import PACKAGES
 from trainledger.importers.alike import NEEDED, Difference, differences, needed
 from trainledger.importers.document import Document
 from trainledger.importers.draft import Draft
@@ -128,7 +129,8 @@ def _refused(one: Difference, draft: Draft, to: str) -> Problem:
 
 def _head(to: str, names: Names, plan: Plan, found: Sequence[Difference]) -> tuple[str, ...]:
     """Comments at the top: what the file was made of, and how it is read back."""
-    releases = " ".join(f"--framework-version {name}=={text}" for name, text in plan.stack.versions.items())
+    known = [(name, text) for name, text in plan.stack.versions.items() if name in PACKAGES.names]
+    releases = " ".join(f"--framework-version {name}=={text}" for name, text in known)
     sets = " ".join(one.change for one in found)
     return (
         f"Written from a plan for {to}. Data, learning rate and schedule are not in a plan: add them.",

@@ -10,10 +10,11 @@ from trainledger.base.problems import InputError, Problem
 from trainledger.importers.inputs import Input
 from trainledger.importers.piece import Piece
 
+MODEL = "model folder or config.json"
 # name of a format -> its module here; a module has identify(Input) -> float (0: not this; 1: certain) and
 # extract(Input, Context) -> Piece. Of several that identify an input, the surest reads it.
 FORMATS: dict[str, str] = {
-    "model folder or config.json": "hf_model",
+    MODEL: "hf_model",
     "adapter_config.json": "peft_config",
     "DeepSpeed configuration": "deepspeed_json",
     "Megatron-LM arguments": "megatron",

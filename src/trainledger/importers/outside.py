@@ -12,9 +12,10 @@ from trainledger.base.problems import InputError, Problem
 from trainledger.facts.import_hf_filled import TUNED
 from trainledger.importers.document import Document, Path
 from trainledger.importers.draft import Draft, Ignored
-from trainledger.importers.formats import Context, extract, format_of, recognised
+from trainledger.importers.formats import MODEL, Context, extract, format_of, recognised
 from trainledger.importers.hf_settle import DEFAULT, settle
 from trainledger.importers.inputs import Input, read_input
+from trainledger.importers.model_source import resolve_model
 from trainledger.importers.piece import AUTO, Given, Piece, Rank
 from trainledger.importers.plan_file import draft_of
 from trainledger.importers.sets import apply_sets
@@ -33,8 +34,8 @@ def read_any(
 ) -> Draft:
     """The draft of one plan, or of outside files together.
 
-    `-` is standard input; `env`: variables that scripts may take from outside; `versions`: releases of packages. Raises
-    InputError with every problem.
+    `-` is standard input; `env`: variables that scripts may take from outside; `versions`: releases of packages, above
+    what a file says and below `sets`. Raises InputError with every problem.
     """
     if not sources:
         raise InputError([Problem("", "no file", "a plan, or the files of a run, are needed")])
@@ -44,13 +45,40 @@ def read_any(
         if document.data is None and not sets:
             allowed = "a plan is a mapping of keys to values"
             raise InputError([Problem("", "an empty file", allowed, where=inputs[0].name)])
-        return draft_of(apply_sets(document, sets), inputs[0].folder)
+        return draft_of(apply_sets(_released(document, versions or {}), sets), inputs[0].folder)
     pieces = read_pieces(inputs, dict(versions or {}), [one.partition("=")[0].strip() for one in sets])
     try:
         draft = draft_of(apply_sets(merged(pieces), sets), inputs[0].folder)
     except InputError as error:
         raise InputError([*error.problems, *misspelt(pieces)]) from None
     return _with(draft, pieces)
+
+
+def model_keys_of(source: str) -> dict[str, Any]:
+    """The keys of the model that a text means: that of a plan or of a run's own file, else what `model:` in a plan may
+    be. Raises InputError with every problem."""
+    if os.path.isfile(source) and not _in_catalogue(source):
+        given = read_input(source)
+        form = recognised(given)
+        if form != MODEL and (form or is_plan(given) or not source.endswith(".json")):
+            return read_any([source]).plan.keys()
+    return resolve_model(source)[0]
+
+
+def _in_catalogue(name: str) -> bool:
+    from trainledger.facts.catalogue import find_model
+
+    try:
+        return bool(find_model(name))
+    except InputError:
+        return False
+
+
+def _released(document: Document, versions: Mapping[str, str]) -> Document:
+    """A plan with the releases that were given beside it."""
+    changed = apply_sets(document, [f"stack.versions.{name}={release}" for name, release in versions.items()])
+    places: dict[Path, str] = {("stack", "versions", name): "--framework-version" for name in versions}
+    return replace(changed, places={**changed.places, **places})
 
 
 def _named(versions: Mapping[str, str]) -> Iterator[Piece]:
@@ -80,6 +108,9 @@ def read_pieces(inputs: Sequence[Input], versions: dict[str, str], sets: Sequenc
     problems: list[Problem] = []
     while waiting:
         given = waiting.pop(0)
+        if given.data and is_plan(given) and not recognised(given):
+            problems.append(_beside(given.name))
+            continue
         try:
             piece = extract(given, format_of(given), Context(versions, tuple(pieces)))
         except InputError as error:
@@ -107,6 +138,12 @@ def read_pieces(inputs: Sequence[Input], versions: dict[str, str], sets: Sequenc
     if problems:
         raise InputError([*problems, *misspelt(pieces)])
     return (*pieces, *_named(versions))
+
+
+def _beside(name: str) -> Problem:
+    """A plan among a run's own files: it says all that they would say."""
+    fix = "Estimate or export it alone, with --set for what differs; compare takes several plans."
+    return Problem("", f"{name}: a plan of trainledger already", "a plan is read alone", fix)
 
 
 def misspelt(pieces: Sequence[Piece]) -> Iterator[Problem]:

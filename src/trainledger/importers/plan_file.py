@@ -36,15 +36,6 @@ def read_draft(source: str, sets: Sequence[str] = (), stdin: IO[Any] | None = No
     return draft_of(apply_sets(document, sets), folder)
 
 
-def model_keys_of(source: str) -> dict[str, Any]:
-    """The keys of the model that a text means: that of a plan in a file, else what `model:` in a plan may be."""
-    if source.endswith((".yaml", ".yml", ".json")) and os.path.isfile(source):
-        data = parse_document(read_text(source, PLAN_FILE), source).data
-        if isinstance(data, dict) and "model" in data and "model_type" not in data:
-            return read_draft(source).plan.keys()
-    return resolve_model(source)[0]
-
-
 def parse_document(text: str, name: str) -> Document:
     """The document of a text in JSON or YAML. Raises InputError when it is neither."""
     if name.endswith(".json"):

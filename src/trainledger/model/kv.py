@@ -21,16 +21,21 @@ BOTH = len(("keys", "values"))
 @dataclass(frozen=True, slots=True)
 class Cached:
     """Equal layers: how many, key-value heads (0: a latent that all heads share), elements of a token's keys and values
-    in one head (or in the latent), tokens that a window keeps (0: all)."""
+    in one head (or in the latent), tokens that a window keeps (0: all), heads of queries."""
 
     layers: int
     heads: int
     width: int
     window: int
+    queries: int = 1
 
     def elements(self, tp: int = 1) -> int:
         """Elements that one layer caches of one token on each of `tp` ranks; what cannot be split lies on all."""
         return self.width * (-(-self.heads // tp) if self.heads else 1)
+
+    def copies(self, tp: int = 1) -> int:
+        """How many of `tp` ranks cache the same head: one while there are heads for all, of a latent every rank."""
+        return max(1, tp // max(1, self.heads))
 
     def tokens(self, length: int, page: int) -> int:
         """Tokens in the pages of one sequence of this length (tokens)."""
@@ -61,14 +66,14 @@ class Cache:
 
 def cached(model: Model) -> tuple[Cached, ...]:
     """What every kind of layer caches. Raises InputError where a layer's attention is not known."""
-    found: dict[tuple[int, int, int], int] = {}
+    found: dict[tuple[int, int, int, int], int] = {}
     for block in model.blocks:
         key = _of(model, block)
         found[key] = found.get(key, 0) + block.count
     return tuple(Cached(count, *key) for key, count in found.items())
 
 
-def _of(model: Model, block: Block) -> tuple[int, int, int]:
+def _of(model: Model, block: Block) -> tuple[int, int, int, int]:
     spec = next((op.spec for op in block.ops if isinstance(op.spec, Attention)), None)
     if (latents := next((op for op in block.ops if isinstance(op.spec, Latents)), None)) is not None:
         return 0, sum(axis.size for axis in latents.dims), 0
@@ -80,5 +85,5 @@ def _of(model: Model, block: Block) -> tuple[int, int, int]:
         raise InputError([Problem("model.model_type", found, "a decoder whose attention is known is needed")])
     latent = next((op.spec for op in block.ops if op.name.endswith(LATENT) and isinstance(op.spec, Linear)), None)
     if latent is not None:
-        return 0, latent.weight.dims[0].size, spec.window
-    return spec.kv_heads, spec.head + (spec.value or spec.head), spec.window
+        return 0, latent.weight.dims[0].size, spec.window, spec.heads
+    return spec.kv_heads, spec.head + (spec.value or spec.head), spec.window, spec.heads

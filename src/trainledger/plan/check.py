@@ -12,8 +12,10 @@ from trainledger.facts.devices import find_device
 from trainledger.facts.names import PACKAGES
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.facts.versions import NEWEST, names_version
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
+from trainledger.plan.text import shown
 
 _STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
 _EVERY = re.compile(r"every ([1-9]\d{0,5})(st|nd|rd|th) layer")
@@ -162,8 +164,15 @@ def _trainable(plan: Plan) -> Iterator[Finding]:
 
 
 def _versions(plan: Plan) -> Iterator[Finding]:
-    """A name near a known package is a typo; an unrelated one is a package that moves no memory here."""
-    for name in plan.stack.versions:
+    """A name near a known package is a typo; an unrelated one is a package that moves no memory here. A text that names
+    no version would count as the newest."""
+    for name, text in plan.stack.versions.items():
+        if name in PACKAGES.names and not names_version(name, text):
+            newest = NEWEST[name].version if name in NEWEST else "1.2.0"
+            fix = f"Write for example {newest}, or leave it out for the newest known."
+            allowed = "a release, a day, a commit or a branch is needed"
+            path = f"stack.versions.{name}"
+            yield Finding(Problem(path, f"found {shown(text)}", allowed, fix), (path,))
         near = nearest(name, PACKAGES.names)
         if name not in PACKAGES.names and near and _close(name, near):
             problem = Problem(
