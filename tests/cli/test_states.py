@@ -115,3 +115,39 @@ def test_files_without_a_tool_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         states(files=[str(tmp_path / "plan.yaml")])
     assert [one.path for one in caught.value.problems] == ["--as"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "word"),
+    [
+        (("--as", "deepspeed-zero2", "--release", "banana"), "--release", "Write for example 0.19.8"),
+        (("--as", "deepspeed-zero2", "--release", "99.9"), "--release", "0.19.8 is the newest"),
+        (("--as", "deepspeed-zero3", "--largest", "8B"), "--largest", "found 8,000,000,000 of 7,000,000,000"),
+        (("--as", "deepspeed-zero2", "--largest", "1B"), "--largest", "deepspeed-zero3 alone"),
+        (("--as", "deepspeed-zero2", "--recipe", "mixed"), "--recipe", "a rule of its own"),
+        (("--largest", "1B"), "--largest", "--as TOOL"),
+        (("--release", "0.16.0"), "--release", "--as TOOL"),
+        (("--per-node", "8"), "--per-node", "--as TOOL"),
+    ],
+)
+def test_what_would_count_for_nothing_is_refused(arguments: tuple[str, ...], path: str, word: str) -> None:
+    result = _run("--params", "7B", *arguments)
+    assert isinstance(result.exception, InputError)
+    (problem,) = result.exception.problems
+    assert (problem.path, word in str(problem)) == (path, True)
+
+
+def test_counts_beside_a_plan_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        states(files=[str(tmp_path / "plan.yaml")], params="7B", ranks="8", largest="1B", tool="deepspeed-zero3")
+    assert [one.path for one in caught.value.problems] == ["--params", "--ranks", "--largest"]
+
+
+def test_a_commit_of_a_plan_counts_as_the_newest_release(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "model: gpt2\nbatch: {micro_batch: 1, sequence: 128}\nstack: {versions: {deepspeed: 9dec370}}\n",
+        encoding="utf-8",
+    )
+    result = _run(str(plan), "--as", "deepspeed-zero2")
+    assert "deepspeed-zero2, as its newest known release counts" in result.stdout

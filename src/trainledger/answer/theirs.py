@@ -11,7 +11,7 @@ from trainledger.base.dims import elements
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.dtypes import FP32
 from trainledger.facts.estimators import LEFT_OUT, LOADING, STATES_TOO, ZERO2_STATES, ZERO3_STATES
-from trainledger.facts.versions import at_least
+from trainledger.facts.versions import NEWEST, at_least, parse_version
 from trainledger.ledger.layout import FREQUENCIES
 from trainledger.ledger.registered import Slot, slots_of
 from trainledger.model.program import Model
@@ -103,9 +103,24 @@ def _module(name: str) -> str:
     return name.rpartition(".")[0]
 
 
+def release_problems(tool: str, release: str) -> Iterator[Problem]:
+    """What is wrong with a release of a tool that was asked for: only those that were read can be counted as."""
+    package = PACKAGE.get(tool)
+    if not release or package is None:
+        return
+    newest, have = NEWEST[package].version, parse_version(release)
+    if have is None:
+        fix = f"Write for example {newest}, or leave it out for that."
+        yield Problem("--release", f"found {release!r}", f"a release of {package} is needed", fix)
+    elif not at_least(newest, release):
+        allowed = f"{newest} is the newest of {package} that was read"
+        yield Problem("--release", f"found {release!r}", allowed, "Leave it out for that.")
+
+
 def theirs(tool: str, given: Counted, release: str = "") -> Theirs:
     """What a tool prints; an unknown release counts as newest. Raises InputError for an unknown tool or input."""
     _check(tool, given)
+    release = release if parse_version(release) else ""
     if tool == ZERO2:
         row = next(one for one in ZERO2_STATES if at_least(release or None, one.since))
         return Theirs(tool, release, tuple(_zero2(given, release)), LEFT_OUT, str(row.source))
@@ -163,11 +178,16 @@ def _check(tool: str, given: Counted) -> None:
         fix = f"Did you mean {near}?" if near else ""
         raise InputError([Problem("--as", f"found {tool!r}", f"one of {', '.join(TOOLS)} is needed", fix)])
     problems: list[Problem] = []
+    if given.parameters < 1:
+        problems.append(Problem("--params", f"found {given.parameters}", "an integer of at least 1 is needed"))
     if given.per_node < 1 or given.ranks < 1 or given.ranks % max(given.per_node, 1):
         allowed = f"a divisor of the {given.ranks} ranks is needed"
         problems.append(Problem("--per-node", f"found {given.per_node}", allowed))
     if tool == ZERO3 and not given.largest:
         problems.append(Problem("--largest", "not given", f"{tool} asks for the parameters of the largest module"))
+    if given.largest > given.parameters:
+        found = f"found {given.largest:,} of {given.parameters:,} parameters"
+        problems.append(Problem("--largest", found, "a module has at most those of the whole model"))
     if tool == ACCELERATE and not given.total_bytes:
         problems.append(Problem("PLAN", "no decoder given", f"{tool} reads the modules of a decoder: a plan is needed"))
     if problems:

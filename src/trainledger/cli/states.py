@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ UNITS_HELP = "Unit of sizes on a rank and on disk: B, KiB, MiB, GiB, TiB, kB, MB
 
 FILES_HELP = "For --as: a plan, or the run's own files together."
 AS_HELP = "What another tool prints: deepspeed-zero2, deepspeed-zero3, accelerate (a plan is needed)."
+RANKS_HELP = "Data-parallel ranks, d; 1 where left out."
 LARGEST_HELP = "Parameters of the largest module, where no plan says so (deepspeed-zero3)."
 
 
@@ -24,7 +26,7 @@ def states(
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE...]", help=FILES_HELP)] = None,
     params: Annotated[str, typer.Option("--params", help="Unique parameters: 7B, 5e12, 8030261248.")] = "",
     recipe: Annotated[list[str] | None, typer.Option("--recipe", help=RECIPE_HELP)] = None,
-    ranks: Annotated[str, typer.Option("--ranks", "--dp", help="Data-parallel ranks, d.")] = "1",
+    ranks: Annotated[str, typer.Option("--ranks", "--dp", help=RANKS_HELP)] = "",
     tool: Annotated[str, typer.Option("--as", metavar="TOOL", help=AS_HELP)] = "",
     release: Annotated[str, typer.Option("--release", help="That tool's release; the plan's where left out.")] = "",
     largest: Annotated[str, typer.Option("--largest", help=LARGEST_HELP)] = "",
@@ -38,9 +40,12 @@ def states(
     from trainledger.base.problems import InputError
 
     if tool:
+        _refuse({"--recipe": bool(recipe)}, f"{tool} counts by a rule of its own")
         _as_tool(tool, files or [], (params, ranks), (release, largest, per_node), (units, as_json))
         return
     _no_files(files)
+    _refuse({"--release": release, "--largest": largest, "--per-node": per_node}, "it is read for --as TOOL")
+    ranks = ranks or "1"
     counts, problems = _counts({"params": params, "ranks": ranks})
     names = tuple(recipe or ())
     problems.extend([*problems_of(counts, names), *_unit_problems(units)])
@@ -69,16 +74,29 @@ def _no_files(files: list[str] | None) -> None:
         )
 
 
+def _refuse(given: Mapping[str, str | bool], why: str) -> None:
+    """Raise InputError for what would count for nothing."""
+    from trainledger.base.problems import InputError, Problem
+
+    if any(given.values()):
+        raise InputError([Problem(key, "given", why, "Leave it out.") for key, value in given.items() if value])
+
+
 def _as_tool(
     tool: str, files: list[str], given: tuple[str, str], more: tuple[str, str, str], view: tuple[str, bool]
 ) -> None:
-    from trainledger.answer.theirs import PACKAGE, Counted, counted, theirs
+    from trainledger.answer.theirs import PACKAGE, ZERO3, Counted, counted, release_problems, theirs
     from trainledger.base.problems import InputError
 
     (params, ranks), (release, largest, per_node), (units, as_json) = given, more, view
-    texts = {"ranks": ranks, **{key: text for key, text in (("largest", largest), ("per-node", per_node)) if text}}
+    if files:
+        _refuse({"--params": params, "--ranks": ranks, "--largest": largest}, "the files say it")
+    elif tool != ZERO3:
+        _refuse({"--largest": largest}, f"{ZERO3} alone asks for it")
+    asked = (("largest", largest), ("per-node", per_node))
+    texts = {"ranks": ranks or "1", **{key: text for key, text in asked if text}}
     counts, problems = _counts(texts if files else {**texts, "params": params})
-    problems.extend(_unit_problems(units))
+    problems.extend([*_unit_problems(units), *release_problems(tool, release)])
     if problems:
         raise InputError(problems)
     found = None
