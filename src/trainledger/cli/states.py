@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from trainledger.answer.states import States
     from trainledger.base.problems import Problem
     from trainledger.plan.schema import Plan
 
@@ -55,6 +56,10 @@ def states(
     if as_json:
         print(json.dumps(answer.to_dict(), indent=1))
         return
+    _tables(answer, units)
+
+
+def _tables(answer: States, units: str) -> None:
     from trainledger.show import states as shown
 
     _print(shown.title(answer), *shown.bytes_table(answer))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from trainledger.base.problems import MISSPELT, InputError, Problem, nearest
+from trainledger.base.problems import InputError, Problem
 from trainledger.facts.import_hf_filled import DTYPE_WORDS
 from trainledger.facts.import_peft import GROUPED, QUANT_METHODS
 from trainledger.facts.import_rows import CERTAIN, LIKELY
 from trainledger.facts.limits import CONFIG_FILE
-from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.facts.names import CHECKPOINT_DTYPES
 from trainledger.importers.arguments import Arguments
 from trainledger.importers.document import Document
@@ -20,15 +19,11 @@ from trainledger.importers.formats import Context
 from trainledger.importers.hf_config import model_keys
 from trainledger.importers.inputs import Input
 from trainledger.importers.json_text import parse_json
+from trainledger.importers.model_words import unread
 from trainledger.importers.piece import Given, Piece, Rank
 from trainledger.importers.safetensors import stored_dtype
 
 CONFIG, ADAPTER, INDEX = "config.json", "adapter_config.json", "model.safetensors.index.json"
-# Keys that most types have, beside those with a default of their own.
-SIZES = (
-    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
-    "vocab_size", "tie_word_embeddings", "torch_dtype", "dtype", "model_type", "architectures", "quantization_config",
-)  # fmt: skip
 HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 
 
@@ -63,12 +58,9 @@ def extract(given: Input, context: Context) -> Piece:
 
 
 def _misspelt(piece: Piece, document: Document) -> None:
-    """Keys that differ by a letter or two from one that the model's type has: its configuration may hold any others."""
-    row = MODEL_TYPES.get(str(document.data.get("model_type")))
-    known = {*SIZES, *(name for name, _ in row.defaults)} if row is not None else set()
-    for key in (str(key) for key in document.data if key not in known and not str(key).startswith("_")):
-        if near := nearest(key, known, MISSPELT):
-            piece.unknown.append(Unknown(key, f"{document.where((key,))} {key}", near))
+    """Keys that may be meant for one that the model's type has: its configuration may hold any others."""
+    for key, near in unread({str(key): value for key, value in document.data.items()}, ()):
+        piece.unknown.append(Unknown(key, f"{document.where((key,))} {key}", near))
 
 
 def _config(piece: Piece, data: dict[str, Any], path: str, folder: str) -> None:

@@ -9,6 +9,7 @@ from trainledger.base.problems import InputError
 from trainledger.importers.draft import Ignored
 from trainledger.importers.hf_config import model_keys, read_config
 from trainledger.importers.hub import config_path, is_hub_id
+from trainledger.importers.model_words import laid_over
 
 
 def resolve_model(model: str | dict[str, Any], folder: str = "") -> tuple[dict[str, Any], tuple[Ignored, ...]]:
@@ -30,7 +31,7 @@ def resolve_model(model: str | dict[str, Any], folder: str = "") -> tuple[dict[s
     ):
         return model_keys(model)
     keys, ignored = _named(name.strip(), folder)
-    return {**keys, **model}, ignored
+    return laid_over(keys, model), ignored
 
 
 def _named(name: str, folder: str) -> tuple[dict[str, Any], tuple[Ignored, ...]]:

@@ -268,7 +268,7 @@ def _with(draft: Draft, pieces: Sequence[Piece]) -> Draft:
         used=used,
         defaulted=(*mine, *draft.defaulted),
         ignored=(*draft.ignored, *(one for piece in pieces for one in piece.ignored)),
-        unknown=tuple(one for piece in pieces for one in piece.unknown),
+        unknown=(*draft.unknown, *(one for piece in pieces for one in piece.unknown)),
         uncounted=tuple(one for piece in pieces for one in piece.uncounted),
         formats=tuple((piece.name, piece.format) for piece in pieces if piece.format),
     )

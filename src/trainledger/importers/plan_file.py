@@ -11,10 +11,11 @@ from trainledger.base.problems import InputError, Problem
 from trainledger.facts.limits import PLAN_FILE
 from trainledger.importers.beside import with_files
 from trainledger.importers.document import Document, Path
-from trainledger.importers.draft import Draft, Ignored, Used
+from trainledger.importers.draft import Draft, Ignored, Unknown, Used
 from trainledger.importers.files import read_text
 from trainledger.importers.json_text import parse_json
 from trainledger.importers.model_source import resolve_model
+from trainledger.importers.model_words import in_plan
 from trainledger.importers.sets import apply_sets
 from trainledger.importers.yaml_text import parse_yaml
 
@@ -59,6 +60,7 @@ def draft_of(document: Document, folder: str = "") -> Draft:
     data = document.data
     problems: list[Problem] = []
     ignored: tuple[Ignored, ...] = ()
+    unknown: tuple[Unknown, ...] = ()
     if isinstance(data, dict) and "model" not in data and isinstance(data.get("model_type"), str):
         fix = "Write a plan that names it: model: path/to/config.json"
         raise InputError([Problem("", "a model's configuration", "a plan is expected", fix, document.where(()))])
@@ -69,6 +71,8 @@ def draft_of(document: Document, folder: str = "") -> Draft:
         problems += error.problems
     try:
         keys, ignored = _model(data, folder, document)
+        unknown, refused = in_plan(keys, data.get("model") if isinstance(data, dict) else None, document.where)
+        problems += refused
     except InputError as error:
         problems += error.problems
     if problems or plan is None:
@@ -77,7 +81,7 @@ def draft_of(document: Document, folder: str = "") -> Draft:
     given = plan.model_copy(update={"model": keys, **roles})
     resolved, defaulted = resolve(given)
     used = tuple(Used(".".join(map(str, path)), value, document.where(path)) for path, value in _leaves(data, ()))
-    return Draft(resolved, used, defaulted, ignored, data=as_mapping(given))
+    return Draft(resolved, used, defaulted, ignored, unknown, data=as_mapping(given))
 
 
 def _roles(roles: Roles, document: Document, folder: str) -> Roles:

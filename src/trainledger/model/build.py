@@ -96,8 +96,21 @@ def build(keys: Mapping[str, Any]) -> Model:
         found = f"found {kind!r}" if kind is not None else "missing"
         fix = f"Did you mean {near!r}?" if near else ""
         raise InputError([Problem("model.model_type", found, f"one of {known} is known", fix)])
+    model, read = _built(kind, keys)
+    read.check()
+    return model
+
+
+def asked(keys: Mapping[str, Any]) -> frozenset[str]:
+    """The names of keys that the family of these keys looks for; none where their `model_type` is not known."""
+    kind = keys.get("model_type")
+    if not isinstance(kind, str) or kind not in MODEL_TYPES:
+        return frozenset()
+    return frozenset(_built(kind, keys)[1].asked)
+
+
+def _built(kind: str, keys: Mapping[str, Any]) -> tuple[Model, Keys]:
     row = MODEL_TYPES[kind]
     read = Keys(keys, dict(row.defaults))
     model: Model = import_module(f"trainledger.model.families.{row.module}").build(read)
-    read.check()
-    return model
+    return model, read

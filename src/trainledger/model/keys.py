@@ -11,17 +11,21 @@ Chosen = TypeVar("Chosen")
 
 
 class Keys:
-    """A family's keys with its defaults. Integers are checked; all problems are raised together by `check`."""
+    """A family's keys with its defaults. Integers are checked; all problems are raised together by `check`.
 
-    __slots__ = ("given", "preset", "problems")
+    `asked`: the names that were looked for."""
+
+    __slots__ = ("asked", "given", "preset", "problems")
 
     def __init__(self, given: Mapping[str, Any], preset: Mapping[str, Any]) -> None:
         self.given = given
         self.preset = preset
+        self.asked: set[str] = set()
         self.problems: list[Problem] = []
 
     def raw(self, *names: str, default: Any = None) -> Any:
         """The first of these keys that is given and not null, else the family's default, else `default`."""
+        self.asked.update(names)
         for source in (self.given, self.preset):
             for name in names:
                 if source.get(name) is not None:
@@ -30,6 +34,7 @@ class Keys:
 
     def nullable(self, name: str, default: Any = None) -> Any:
         """As `raw`, but a null that is given stays null: some classes read it as "without"."""
+        self.asked.add(name)
         return self.given[name] if name in self.given else self.raw(name, default=default)
 
     def integer(self, *names: str, default: int | None = None, least: int = 1) -> int:
