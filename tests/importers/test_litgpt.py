@@ -8,28 +8,7 @@ import pytest
 
 from tests.importers import native
 from trainledger.base.problems import InputError
-from trainledger.facts.catalogue import find_model
-from trainledger.facts.import_litgpt import KEYS, MODELS
-from trainledger.facts.import_litgpt import OPTIMIZERS as NAMES
-from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.importers.outside import read_any
-
-
-def test_a_key_has_one_row() -> None:
-    names = [row.name for row in KEYS]
-    assert sorted(names) == sorted(set(names))
-
-
-def test_a_models_name_is_one_of_the_catalogue() -> None:
-    named = [row for row in MODELS.values() if row.value]
-    assert named
-    assert all(find_model(row.value).name == row.value for row in named)
-    assert all("model_type" in row.keys for row in MODELS.values() if not row.value)
-
-
-def test_an_optimizers_name_is_one_of_the_plan() -> None:
-    assert {row.value for row in NAMES.values()} <= set(OPTIMIZERS)
-
 
 FOLDER = native.FOLDER / "litgpt"
 

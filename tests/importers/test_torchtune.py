@@ -7,29 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.importers import native
-from trainledger.facts.catalogue import find_model
-from trainledger.facts.import_torchtune import BUILDERS, KEYS
-from trainledger.facts.import_torchtune import OPTIMIZERS as NAMES
-from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.importers.outside import read_any
 from trainledger.plan.schema import as_mapping
-
-
-def test_a_key_has_one_row() -> None:
-    names = [row.name for row in KEYS]
-    assert sorted(names) == sorted(set(names))
-
-
-def test_a_models_name_is_one_of_the_catalogue() -> None:
-    named = [row for row in BUILDERS.values() if row.value]
-    assert named
-    assert all(find_model(row.value).name == row.value for row in named)
-    assert all("model_type" in row.keys for row in BUILDERS.values() if not row.value)
-
-
-def test_an_optimizers_name_is_one_of_the_plan() -> None:
-    assert {row.value for row in NAMES.values()} <= set(OPTIMIZERS)
-
 
 FOLDER = native.FOLDER / "torchtune"
 

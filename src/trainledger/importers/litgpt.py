@@ -26,7 +26,6 @@ from trainledger.facts.litgpt import KNOWN, NAME
 from trainledger.facts.versions import parse_version
 from trainledger.importers import litgpt_parts as parts
 from trainledger.importers.document import Document
-from trainledger.importers.environment import environment_keys
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
@@ -37,12 +36,10 @@ from trainledger.importers.overlay import (
     config_of,
     fill,
     flags,
-    left_to_a_shell,
-    once,
-    overlay,
     rows_of,
 )
-from trainledger.importers.piece import Given, Piece
+from trainledger.importers.own_file import Own, extracted
+from trainledger.importers.piece import Piece
 from trainledger.importers.script import Command, Script
 from trainledger.importers.shell_words import Word
 
@@ -66,19 +63,7 @@ def identify(given: Input) -> float:
 
 def extract(given: Input, context: Context) -> Piece:
     """The piece of a configuration, or of a command with its configuration. Raises InputError for several commands."""
-    piece = Piece(NAME, given.name)
-    if given.script is None:
-        document = given.document or Document({}, {})
-        piece.facts[FACT] = Given(document, given.name)
-        return once(_read(document, piece, context, None), context)
-    run = _command(given.script)
-    piece.rank = 1
-    document = Document({}, {})
-    if run.config is not None:
-        document = config_of(run.config, given, context, WANTED)
-    left_to_a_shell(piece, run.changes, _ROWS)
-    environment_keys(piece, run.env)
-    return once(_read(overlay(document, run.changes), piece, context, run), context)
+    return extracted(given, context, Own(NAME, FACT, _ROWS, _command, _config, _read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +111,10 @@ def _command(script: Script) -> _Run:
     return _Run(kind, words[0].where, Word(f"{config.value}", config.where) if config else None, kept, command.env)
 
 
+def _config(run: _Run, given: Input, context: Context) -> Document:
+    return config_of(run.config, given, context, WANTED)
+
+
 def _kind(keys: Keyed) -> str:
     """What a configuration trains, by the keys that only one script has."""
     if keys.has("model_name") or keys.has("initial_checkpoint_dir"):
@@ -140,11 +129,8 @@ def _read(document: Document, piece: Piece, context: Context, run: _Run | None) 
         piece.refuse(
             "", "finetune_adapter", "finetune_lora, finetune_full and pretrain are read", where=run.where if run else ""
         )
-    piece.give("stack.framework", NAME, piece.name)
     given = context.versions.get(NAME, "")
     version = given if parse_version(given) else KNOWN.version
-    for package, release in context.versions.items():
-        piece.give(f"stack.versions.{package}", release, "--framework-version")
     parts.model(keys, piece)
     world = parts.devices(keys, piece, kind == PRETRAIN)
     parts.precision(keys, piece, world > 1)

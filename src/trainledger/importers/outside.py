@@ -263,12 +263,14 @@ def _with(draft: Draft, pieces: Sequence[Piece]) -> Draft:
         for one in draft.used
         if one.where.startswith(DEFAULT) and one.path in own
     )
+    told = {one.path for piece in pieces for one in piece.unknown}
+    more = (one for one in draft.unknown if one.path.removeprefix("model.") not in told)
     return replace(
         draft,
         used=used,
         defaulted=(*mine, *draft.defaulted),
         ignored=(*draft.ignored, *(one for piece in pieces for one in piece.ignored)),
-        unknown=(*draft.unknown, *(one for piece in pieces for one in piece.unknown)),
+        unknown=(*more, *(one for piece in pieces for one in piece.unknown)),
         uncounted=tuple(one for piece in pieces for one in piece.uncounted),
         formats=tuple((piece.name, piece.format) for piece in pieces if piece.format),
     )

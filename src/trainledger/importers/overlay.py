@@ -153,11 +153,14 @@ class Wanted:
     fix: str
 
 
-def config_of(name: Word, given: Input, context: Context, wanted: Wanted) -> Document:
-    """The document of the configuration that a command names: a file beside it, or one that was given before it.
+def config_of(name: Word | None, given: Input, context: Context, wanted: Wanted) -> Document:
+    """The document of the configuration that a command names: a file beside it, or one that was given before it; an
+    empty one where it names none.
 
     Raises InputError when there is none.
     """
+    if name is None:
+        return Document({}, {})
     for base in (given.folder, ""):
         path = os.path.join(base, name.text)
         if "\0" not in path and os.path.isfile(path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ from trainledger.facts.versions import parse_version
 from trainledger.importers import torchtitan_mesh as mesh
 from trainledger.importers import torchtitan_parts as parts
 from trainledger.importers.document import Document, Path
-from trainledger.importers.environment import environment_keys
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
@@ -36,12 +35,11 @@ from trainledger.importers.overlay import (
     config_of,
     fill,
     flags,
-    left_to_a_shell,
-    once,
     overlay,
     rows_of,
     shown,
 )
+from trainledger.importers.own_file import Own, extracted
 from trainledger.importers.piece import Filled, Given, Piece
 from trainledger.importers.script import Command, Script
 from trainledger.importers.shell_words import Word
@@ -68,16 +66,7 @@ def identify(given: Input) -> float:
 
 def extract(given: Input, context: Context) -> Piece:
     """The piece of a TOML file, or of a line with its configuration. Raises InputError for none or several lines."""
-    piece = Piece(NAME, given.name)
-    if given.script is None:
-        document = given.document or Document({}, {})
-        piece.facts[FACT] = Given(document, given.name)
-        return once(_read(document, piece, context, None), context)
-    run = _command(given.script)
-    piece.rank = 1
-    document = _config(run, given, context)
-    left_to_a_shell(piece, run.changes, _ROWS)
-    return once(_read(overlay(document, run.changes), piece, context, run), context)
+    return extracted(given, context, Own(NAME, FACT, _ROWS, _command, _config, _read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +79,11 @@ class _Run:
     registry: bool
     changes: tuple[Change, ...]
     scripted: bool
+
+    @property
+    def env(self) -> Mapping[str, Word]:
+        """The variables that the line is started with."""
+        return self.command.env
 
 
 def _runs(script: Script) -> Iterator[tuple[Command, int]]:
@@ -175,9 +169,6 @@ def _of_preset(name: str, run: _Run) -> Document:
 def _read(document: Document, piece: Piece, context: Context, run: _Run | None) -> Piece:
     keys = Keyed(document, rows_of(document, KEYS), piece)
     version = _version(keys, context, run is not None and run.registry)
-    piece.give("stack.framework", NAME, piece.name)
-    for package, release in context.versions.items():
-        piece.give(f"stack.versions.{package}", release, "--framework-version")
     layers = parts.model(keys, piece)
     sizes = mesh.degrees(keys, piece)
     world = ranks(run.launch, piece) if run else None
@@ -188,10 +179,8 @@ def _read(document: Document, piece: Piece, context: Context, run: _Run | None) 
     parts.precision(keys, piece, sizes, sharded)
     for part in (parts.float8, parts.optimizer, parts.recompute, parts.compiled):
         part(keys, piece)
-    if run:
-        environment_keys(piece, run.command.env)
-        if run.scripted:
-            fill(piece, (ALLOCATOR,), version)
+    if run and run.scripted:
+        fill(piece, (ALLOCATOR,), version)
     if sizes.tensor == 1:
         fill(piece, LOSS_FILLED, version)
     fill(piece, MASKED.get(f"{keys.raw('model.name')}", ()), version)

@@ -20,7 +20,6 @@ from trainledger.facts.import_torchtune import (
 from trainledger.facts.torchtune import NAME
 from trainledger.importers import torchtune_parts as parts
 from trainledger.importers.document import Document
-from trainledger.importers.environment import environment_keys
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
@@ -30,15 +29,13 @@ from trainledger.importers.overlay import (
     Wanted,
     config_of,
     fill,
-    left_to_a_shell,
-    once,
-    overlay,
     referred,
     rows_of,
     shown,
     value_of,
 )
-from trainledger.importers.piece import Given, Piece
+from trainledger.importers.own_file import Own, extracted
+from trainledger.importers.piece import Piece
 from trainledger.importers.script import Command, Script
 from trainledger.importers.shell_words import Word
 
@@ -62,17 +59,7 @@ def identify(given: Input) -> float:
 
 def extract(given: Input, context: Context) -> Piece:
     """The piece of a configuration, or of a command with its configuration. Raises InputError when neither is there."""
-    piece = Piece(NAME, given.name)
-    if given.script is None:
-        document = given.document or Document({}, {})
-        piece.facts[FACT] = Given(document, given.name)
-        return once(_read(document, piece, context, _Run()), context)
-    run = _command(given.script)
-    piece.rank = 1
-    document = config_of(run.config, given, context, WANTED) if run.config else Document({}, {})
-    left_to_a_shell(piece, run.changes, _ROWS)
-    environment_keys(piece, run.env)
-    return once(_read(overlay(document, run.changes), piece, context, run), context)
+    return extracted(given, context, Own(NAME, FACT, _ROWS, _command, _config, _read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +113,15 @@ def _options(options: list[Word]) -> tuple[Word | None, list[Change]]:
     return config, changes
 
 
-def _read(document: Document, piece: Piece, context: Context, run: _Run) -> Piece:
+def _config(run: _Run, given: Input, context: Context) -> Document:
+    return config_of(run.config, given, context, WANTED)
+
+
+def _read(document: Document, piece: Piece, context: Context, ran: _Run | None) -> Piece:
+    run = ran or _Run()
     keys = Keyed(referred(document), rows_of(document, KEYS), piece)
     spread = _spread(keys, run, piece)
-    piece.give("stack.framework", NAME, piece.name)
     version = context.versions.get(NAME, "")
-    for package, release in context.versions.items():
-        piece.give(f"stack.versions.{package}", release, "--framework-version")
     for part in (parts.model, parts.optimizer, parts.batch, parts.loss, parts.memory):
         part(keys, piece)
     parts.precision(keys, piece, spread)
