@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainledger.base.problems import InputError
-from trainledger.plan.problems import known_paths
+from trainledger.facts.plan_words import TRIED
+from trainledger.plan.problems import known_paths, unknown_key
 from trainledger.plan.read import read_plan
 from trainledger.plan.resolve import resolve
 from trainledger.plan.schema import as_mapping
@@ -250,3 +251,27 @@ def test_lengths_without_a_sense_are_refused(lengths: object) -> None:
 
 def test_a_limit_of_checkpoints_counts_checkpoints() -> None:
     assert "a whole number of checkpoints" in problems(plan_with(save={"limit": 0}))["save.limit"]
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("adapter.rank", "adapter.r"),
+        ("adapter.lora_alpha", "adapter.options.lora_alpha"),
+        ("adapter.alpha", "adapter.options.lora_alpha"),
+        ("adapter.target_module", "adapter.targets"),
+        ("batch.per_device_train_batch_size", "batch.micro_batch"),
+        ("batch.sequense", "sequence"),
+        ("parallel.tensor_parallel_size", "parallel.tp"),
+        ("gradient_checkpointing", "stack.recompute"),
+        ("framework", "stack.framework"),
+        ("modl", "model"),
+    ],
+)
+def test_an_unknown_key_is_offered_what_it_means(path: str, key: str) -> None:
+    assert unknown_key(tuple(path.split("."))).fix == f"Did you mean {key}?"
+
+
+def test_every_word_that_is_tried_means_a_key_of_the_plan() -> None:
+    free = ("model", "stack.versions")
+    assert [row.key for row in TRIED if row.key not in known_paths() and row.key.rpartition(".")[0] not in free] == []

@@ -125,7 +125,8 @@ def _optimizer(given: Arguments) -> None:
     if word is not None:
         row = OPTIMS.get(word.removeprefix("OptimizerNames.").lower())
         if row is None:
-            near = nearest(word, OPTIMS)
+            plain = f"{word.lower()}_torch"
+            near = plain if plain in OPTIMS else nearest(word, OPTIMS)
             given.piece.refuse(
                 "optim", f"found {word!r}", "an optimizer of the Trainer that has a rule is needed",
                 f"Did you mean {near}?" if near else "", where,

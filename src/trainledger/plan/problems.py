@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import takewhile
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from trainledger.base.problems import Problem, nearest
+from trainledger.base.problems import MISSPELT, TYPED, Problem, nearest
 from trainledger.facts.options import OPTION_MAPS, option_names
+from trainledger.facts.plan_words import TRIED
 from trainledger.plan.schema import Plan
 from trainledger.plan.text import Path, dotted, shown
 
@@ -63,18 +64,28 @@ def _problem(path: Path, item: dict[str, Any]) -> Problem:
 
 
 def unknown_key(path: Path) -> Problem:
-    """The problem of a key that the format does not have, with the nearest key there or the same word elsewhere."""
-    word, siblings = str(path[-1]), fields_at(path[:-1])
-    elsewhere = [place for place in known_paths() if place.rsplit(".", 1)[-1] == word]
-    near = nearest(word, siblings)
-    if near and not elsewhere:
-        fix = f"Did you mean {near}?"
-    elif elsewhere:
-        fix = f"Did you mean {max(elsewhere, key=lambda place: _shared(path, place))}?"
-    else:
-        far = nearest(word, (place.rsplit(".", 1)[-1] for place in known_paths()))
-        fix = f"Did you mean {next(p for p in known_paths() if p.rsplit('.', 1)[-1] == far)}?" if far else ""
+    """The problem of a key that the format does not have, with the key that is meant: a trainer's word for one, the
+    nearest key there, the same word elsewhere."""
+    siblings = fields_at(path[:-1])
+    near = _meant(path, siblings)
+    fix = f"Did you mean {near}?" if near else ""
     return Problem(dotted(path), "unknown key", f"keys here are {', '.join(siblings)}", fix)
+
+
+def _meant(path: Path, siblings: Sequence[str]) -> str:
+    word, section = str(path[-1]), dotted(path[:-1])
+    spelt = nearest(word.lower(), (one for row in TRIED for one in row.words), MISSPELT)
+    tried = [row.key for row in TRIED if spelt in row.words]
+    here = [key for key in tried if section and key.startswith(f"{section}.")]
+    same = [place for place in known_paths() if place.rsplit(".", 1)[-1] == word]
+    inside = [place for place in same if section and place.startswith(f"{section}.")]
+    near = nearest(word, siblings, TYPED) or ("" if same or tried else nearest(word, siblings))
+    if here or (near and not inside):
+        return here[0] if here else near
+    if same or tried:
+        return max((*inside, *tried, *same), key=lambda place: _shared(path, place))
+    far = nearest(word, (place.rsplit(".", 1)[-1] for place in known_paths()), TYPED)
+    return next((place for place in known_paths() if place.rsplit(".", 1)[-1] == far), "")
 
 
 def _shared(path: Path, place: str) -> int:
