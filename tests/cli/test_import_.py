@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,16 @@ def test_a_file_that_is_there_is_not_written_over(run, file: str, tmp_path: Path
     assert "--force" in err
     assert target.read_text(encoding="utf-8") == "mine"
     assert run("import", file, "-o", str(target), "--force")[0] == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_what_is_no_file_is_not_asked_to_be_written_over(run, file: str, tmp_path: Path) -> None:
+    code, _, err = run("import", file, "-o", "/dev/full")
+    assert code == 2
+    assert "/dev/full: No space left on device" in err
+    assert "--force" not in err
+    err = run("import", file, "-o", str(tmp_path))[2]
+    assert f"-o: {tmp_path} is a folder" in err
 
 
 def test_the_plan_that_was_written_gives_the_same_estimate(run, file: str, tmp_path: Path) -> None:

@@ -203,3 +203,25 @@ def test_a_full_disk_is_no_defect_of_the_program(
     said = capfd.readouterr().err
     assert "No space left on device" in said
     assert "report it" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("estimate", "plan.yaml", "--moment", "", "--rank="), ("--moment", "--rank")),
+        (("estimate", "plan.yaml", "--gate="), ("--gate",)),
+        (("review", "plan.yaml", "--device", ""), ("--device",)),
+        (("import", "plan.yaml", "-o", ""), ("--output",)),
+        (("estimate", "plan.yaml", "--set", ""), ("--set",)),
+        (("models", "-s", ""), ("--search",)),
+        (("estimate", ""), ("FILE",)),
+        (("kv", ""), ("MODEL",)),
+    ],
+)
+def test_an_empty_value_is_refused(
+    arguments: tuple[str, ...], named: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert root.main(arguments) == ExitCode.WRONG_INPUT
+    told = capfd.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in told] == list(named)
+    assert all("found an empty text; a value is needed." in line for line in told)

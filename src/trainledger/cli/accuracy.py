@@ -29,6 +29,7 @@ def accuracy(
     """How far estimates are from what runs measured, by group and metric, and how often the verdict was wrong."""
     from trainledger.answer.accuracy import accuracy as compare
 
+    _one_form(as_json, markdown)
     cases, operators = _cases(records, _confidences(confidence), (above, _engine(engine)))
     with _ahead(cases, engine) as ordered:
         result = compare(ordered, _progress(len([*cases, *operators])), operators)
@@ -50,6 +51,13 @@ def _ahead(cases: list[Case], engine: str) -> Iterator[list[Case]]:
         yield [replace(case, make=pool.submit(case.make).result) for case in cases]
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _one_form(as_json: bool, markdown: bool) -> None:
+    from trainledger.base.problems import InputError, Problem
+
+    if as_json and markdown:
+        raise InputError([Problem("--markdown", "given beside --json", "one form at a time", "Leave one out.")])
 
 
 def _engine(name: str) -> str:
@@ -91,7 +99,8 @@ def _cases(paths: list[str], confidences: str, how: tuple[str, str]) -> tuple[li
     if problems:
         raise InputError(problems)
     if not cases and not operators:
-        raise InputError([Problem("", "no run record is left", "at least one is needed", "Loosen the filters.")])
+        fix = "Loosen the filters: --confidence, --above, --engine."
+        raise InputError([Problem("", "no run record is left", "at least one is needed", fix)])
     return cases, operators
 
 

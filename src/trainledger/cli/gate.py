@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperCommand
-
 from trainledger.base.problems import InputError, Problem
 from trainledger.cli.exits import ExitCode
+from trainledger.cli.verb import Verb
 
 FITS, TIGHT = "fits", "tight"
 FLAG = "--gate"
 
 
-class Gated(TyperCommand):
+class Gated(Verb):
     """A command whose `--gate` needs no value: the parser itself would take the next word for one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ from typer.main import get_command
 
 from trainledger import __version__
 from trainledger.cli.exits import ExitCode
+from trainledger.cli.verb import Verb
 
 VERBS: dict[str, str] = {
     "estimate": "The fullest rank's ledger at its peak, and the verdict.",
@@ -66,7 +67,7 @@ def load(verb: str) -> Any:
     name = f"{verb}_" if iskeyword(verb) else verb
     module = import_module(f"trainledger.cli.{name}")
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(verb, cls=getattr(module, "COMMAND", None))(getattr(module, name))
+    single.command(verb, cls=getattr(module, "COMMAND", Verb))(getattr(module, name))
     command = get_command(single)
     command.name = verb
     return command

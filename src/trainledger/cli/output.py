@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,13 +13,17 @@ FORCE_HELP = "Write over a file that is there."
 
 
 def check_output(path: str, force: bool) -> None:
-    """Raise InputError where a file is there already and is not to be written over, or its folder is missing."""
+    """Raise InputError where a file is there already and is not to be written over, its folder is missing, or nothing
+    may be written there. What is no file, such as /dev/stdout, has nothing to lose."""
     target = Path(path)
     if not path:
         return
     if target.is_dir() or not target.parent.is_dir():
-        raise InputError([Problem("-o", f"found {path!r}", "a file in a folder that is there is needed")])
-    if target.exists() and not force:
+        found = f"{path} is a folder" if target.is_dir() else f"{target.parent}: no such folder"
+        raise InputError([Problem("-o", found, "a file in a folder that is there is needed")])
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise InputError([Problem("-o", f"{path}: permission denied", "a file that can be written is needed")])
+    if target.is_file() and not force:
         raise InputError([Problem("-o", f"{path} is there already", "it is not written over", "Add --force.")])
 
 
@@ -28,8 +33,8 @@ def check_outputs(folder: str, names: Sequence[str], force: bool) -> None:
     base = Path(folder or ".")
     if not base.is_dir():
         raise InputError([Problem("-o", f"{folder}: no such folder", "a file in a folder that is there is needed")])
-    there = [str(Path(base, name)) for name in names if (Path(base, name)).exists()]
-    folders = [name for name in there if Path(name).is_dir()]
+    there = [str(Path(base, name)) for name in names if Path(base, name).is_file()]
+    folders = [str(Path(base, name)) for name in names if Path(base, name).is_dir()]
     if folders:
         raise InputError([Problem("-o", f"{one} is a folder", "a file is needed") for one in folders])
     if there and not force:

@@ -77,7 +77,7 @@ def read_records(path: str) -> Iterator[Record | OperatorRecord | Problem]:
     """
     try:
         with open(path, "rb") as stream:
-            number = 0
+            number = held = 0
             while line := stream.readline(RECORD_LINE.value + 1):
                 number += 1
                 if len(line) > RECORD_LINE.value:
@@ -86,7 +86,10 @@ def read_records(path: str) -> Iterator[Record | OperatorRecord | Problem]:
                     )
                     return
                 if line.strip():
+                    held += 1
                     yield read_record(line, f"{path}:{number}")
+            if not held:
+                yield Problem("", "no records in it", "a run record on each line is needed", where=path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "cannot be read"
         raise InputError([Problem("", f"{path}: {reason}", "a JSONL file of run records")]) from None
