@@ -36,10 +36,10 @@ def test_an_evaluation_moves_no_step(rank: int, parts: dict[str, Any]) -> None:
 
 
 def test_every_micro_batch_leaves_its_output_until_the_next_step() -> None:
-    """A stage's cache keeps them without backwards, too: the first has eight hidden states, and the input of the layer
+    """A stage's cache keeps them without backwards, too: the first has seven hidden states, and the input of the layer
     that runs; the last eight times its logits, and all of them once more as they are joined."""
     first, last = ledger(0, {}), ledger(3, {})
-    assert held(first)["hidden states"] == MICRO + 1
+    assert held(first)["hidden states"] == MICRO
     assert held(last)["hidden states received"] == MICRO
     assert held(last)["logits of a micro-batch that has run"] == MICRO
     line = next(one for one in last.lines if one.name == "logits of all micro-batches")

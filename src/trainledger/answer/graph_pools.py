@@ -16,8 +16,8 @@ from trainledger.facts.dtypes import BF16
 from trainledger.facts.megatron import FRAMEWORKS
 from trainledger.facts.meshes import PP
 from trainledger.facts.overheads import Interval
+from trainledger.ledger.mega_order import order_of
 from trainledger.ledger.mega_run import chunks_of
-from trainledger.ledger.megatron import order_of
 from trainledger.ledger.rank import Ledger
 from trainledger.lines.actions import Kind
 from trainledger.lines.line import Account, Line

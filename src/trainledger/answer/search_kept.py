@@ -17,10 +17,11 @@ from trainledger.facts.search_space import Policy
 from trainledger.ledger.book import Book
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega_engine import weight_copies
+from trainledger.ledger.mega_order import order_of
 from trainledger.ledger.mega_pieces import Walks
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.mega_states import Kept as States
-from trainledger.ledger.megatron import job_of, order_of
+from trainledger.ledger.megatron import job_of
 from trainledger.lines.actions import Flight, flights
 from trainledger.lines.stream import Segment
 from trainledger.model.build import model_of

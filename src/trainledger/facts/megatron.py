@@ -84,6 +84,24 @@ SETTLED = Settled(3, 3, SCHEDULES)  # warm-up is at most two rounds long
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """What is reported of a micro-batch's loss: so many fp32 numbers, its sum and the count of its tokens."""
+
+    numbers: int
+    source: Source
+
+
+REPORT = Report(
+    2,
+    Source(
+        "Megatron-Core: what is reported of a loss",
+        "megatron/core/pipeline_parallel/schedules.py, forward_data_store; pretrain_gpt.py, loss_func",
+        "0.19.0",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Sharded:
     """What each data-parallel rank has only its part of: weights, gradients, master weights and optimizer states."""
 

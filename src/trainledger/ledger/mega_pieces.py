@@ -33,6 +33,7 @@ from trainledger.plan.running import Recompute
 Ends = tuple[bool, int]  # whether the input was received; how many hold the arriving gradient besides the engine
 Kind = tuple[int, bool, bool]  # a layer's block; whether it stays in 16 bits among 8-bit ones, and on the device
 Group = tuple[tuple[Kind, ...], bool]  # layers that are walked as one, and whether they run again
+LOSS = "loss"
 CORE = "core_attn"
 # modules that may run again on their own, and the operations that they are in dense layers and in those with experts
 MODULES = {
@@ -221,7 +222,7 @@ class Walks:
         loss = mega_loss.closing(frame, job.model, job.run.loss, chunk)
         tape.end([source, *(value for value in frame.names.values() if value != loss)])
         arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
-        kept = job.line(Account.LOGITS, "loss", frame, loss)
+        kept = job.line(Account.LOGITS, LOSS, frame, loss)
         known = {tape.store[source]: edges.hidden, tape.store[loss]: kept}
         leaf = source if received else EXTERNAL
         piece = self._piece(Piece(tape, source, loss, "", known, arriving, edges.slope, {}, leaf, frame.calls))

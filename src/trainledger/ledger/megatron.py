@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import lcm
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Basis
@@ -29,8 +28,10 @@ from trainledger.ledger.mega_fsdp import Shards, Unit, by_unit, main_of, outer_o
 from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins
 from trainledger.ledger.mega_layerwise import LayerWise, laid_out, layer_wise
 from trainledger.ledger.mega_once import once
+from trainledger.ledger.mega_order import order_of
 from trainledger.ledger.mega_passes import Pass, masked, mega_of
 from trainledger.ledger.mega_pieces import Walks
+from trainledger.ledger.mega_reports import Reports
 from trainledger.ledger.mega_run import Chunk, Rank, chunks_of, mega_run, parts_of
 from trainledger.ledger.mega_states import Kept, States, stops
 from trainledger.ledger.opening import Job
@@ -40,8 +41,6 @@ from trainledger.ledger.woven import with_workspace
 from trainledger.lines.actions import Action, Kind, in_flight
 from trainledger.lines.line import Account, Line
 from trainledger.lines.local import local_model
-from trainledger.lines.pipeline import pipeline_of
-from trainledger.lines.schedules import GPIPE, actions
 from trainledger.lines.stream import Events, Segment, net
 from trainledger.model.operations_megatron import Parallel
 from trainledger.model.program import Model, Weight
@@ -133,22 +132,6 @@ class Composer:
         return made.after[1] if there else made.backward
 
 
-def order_of(plan: Plan, stage: int) -> tuple[Action, ...]:
-    """The actions of a stage in one step, without rounds of micro-batches that repeat those before them."""
-    pipeline = pipeline_of(plan)
-    if pipeline.schedule != GPIPE:  # which keeps them all in flight
-        count = fewest(pipeline.micro_batches, pipeline.ranks, pipeline.in_a_row)
-        pipeline = replace(pipeline, micro_batches=count)
-    return actions(pipeline, stage)
-
-
-def fewest(micro_batches: int, ranks: int, group: int) -> int:
-    """Micro-batches after which every further round is as the one before: what is in flight no longer grows."""
-    unit = lcm(ranks, group)
-    kept = SETTLED.rounds * unit + unit - 1
-    return micro_batches - max(micro_batches - kept, 0) // unit * unit
-
-
 def rank_of(plan: Plan, model: Model, job: Job, stage: int) -> Rank:
     """The rank of a stage."""
     layers = sum(block.count for block in model.blocks)
@@ -188,13 +171,15 @@ def run_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> 
     passes = [gather(rank, made, chunk) for made, chunk in zip(passes, rank.chunks, strict=True)]
     holders = [mask if chunk.first or chunk.last else None for chunk in rank.chunks]
     passes = [masked(made, holder) for made, holder in zip(passes, holders, strict=True)]
+    reports = Reports.of(rank)
+    passes = [reports.told(made, chunk) for made, chunk in zip(passes, rank.chunks, strict=True)]
     flow = Flow(walks.edges, rank.chunks)
     composer.add(f"{STEPS[0]}: forward", births(once(rank)))
     for number, name in enumerate(STEPS if each else (*STEPS, *STEPS[1:] * SETTLED.steps)):
-        composer.add(f"{name}: forward", deaths(states.copies()) if number else [])
+        composer.add(f"{name}: forward", [*(deaths(states.copies()) if number else []), *reports.before()])
         composer.run(name, flow, passes)
         composer.add(f"{name}: {CLIP}", [])
-        composer.add(f"{name}: {OPTIMIZER}", states.step(number == 0))
+        composer.add(f"{name}: {OPTIMIZER}", [*states.step(number == 0), *reports.after()])
     if plan.evaluation is not None:
         composer.segments += evaluation(rank, plan.evaluation, gather, composer.held(flow, passes))
     hosted = states.host(pins(plan)) if isinstance(states, Hybrid) else ()

@@ -76,10 +76,10 @@ def cached(model: Model) -> tuple[Cached, ...]:
 def _of(model: Model, block: Block) -> tuple[int, int, int, int]:
     spec = next((op.spec for op in block.ops if isinstance(op.spec, Attention)), None)
     if (latents := next((op for op in block.ops if isinstance(op.spec, Latents)), None)) is not None:
-        return 0, sum(axis.size for axis in latents.dims), 0
+        return 0, sum(axis.size for axis in latents.dims), 0, spec.heads if spec else 1
     if (heads := next((op for op in block.ops if isinstance(op.spec, Queries)), None)) is not None:
         groups, width = heads.dims
-        return groups.size, BOTH * width.size, 0
+        return groups.size, BOTH * width.size, 0, spec.heads if spec else groups.size
     if spec is None or not model.causal:
         found = f"found {model.family!r}" + (f": {block.unknown}" if block.unknown else "")
         raise InputError([Problem("model.model_type", found, "a decoder whose attention is known is needed")])
