@@ -31,7 +31,7 @@ def test_what_was_taken_for_granted(sections: dict[str, Any], words: tuple[str, 
 
 def test_an_evaluation_without_a_rule_is_named() -> None:
     assert [*beyond_uncounted(plan_of(evaluation={}))] == []
-    titan, pith = ({"framework": one, "versions": {one: ""}} for one in ("torchtitan", "pithtrain"))
+    titan, pith = ({"framework": one, "versions": {"torch": "2.14.1"}} for one in ("torchtitan", "pithtrain"))
     given: dict[str, Any] = {"evaluation": {}, "parallel": PIPELINE, "batch": {"accumulation": 2}}
     assert [*beyond_uncounted(plan_of(**given, stack=titan))] == []
     (note,) = beyond_uncounted(plan_of(**given, stack=pith))

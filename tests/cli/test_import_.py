@@ -123,6 +123,47 @@ def test_a_plan_among_other_files_is_named_as_that(run, file: str, tmp_path: Pat
     assert "not recognised" not in err
 
 
+def test_the_plan_and_its_origins_for_programs(run, file: str) -> None:
+    code, out, _ = run("import", file, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["plan"]["batch"]["sequence"] == 2048
+    assert [one["path"] for one in found["draft"]["unknown"]] == ["enable_activation_ofloading"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        (
+            "plan.yaml",
+            "model: gpt2\nbatch:\n\tmicro_batch: 1\n",
+            "plan.yaml:3: input: broken YAML: a tab in front of a key",
+        ),
+        ("run.toml", "", "run.toml: input: an empty file"),
+        ("run.sh", " \n", "run.sh: input: an empty file"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(run, tmp_path: Path, name: str, text: str, word: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    code, _, err = run("estimate", str(path))
+    assert code == 2
+    assert word in err
+
+
+def test_a_link_to_nothing_and_a_folder_without_a_model_are_said(run, tmp_path: Path) -> None:
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "gone.yaml")
+    (tmp_path / "folder").mkdir()
+    assert "link.yaml: a link to a file that is not there" in run("estimate", str(tmp_path / "link.yaml"))[2]
+    assert "folder: a folder without config.json" in run("estimate", str(tmp_path / "folder"))[2]
+
+
+def test_a_device_is_looked_up_under_its_own_option(run, file: str) -> None:
+    code, _, err = run("estimate", file, "--device", "nodev")
+    assert code == 2
+    assert err.startswith("--device: no device 'nodev'")
+
+
 def test_a_pickle_is_never_read(run, tmp_path: Path) -> None:
     path = tmp_path / "training_args.bin"
     path.write_bytes(b"\x80\x04")

@@ -22,6 +22,11 @@ def printed(capfd: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capfd.readouterr().out)
 
 
+def test_it_is_json_with_the_option_of_other_verbs_too(printed: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "--json", "--compact"]) == 0
+    assert json.loads(capfd.readouterr().out) == printed
+
+
 def test_it_is_a_schema(printed: Any) -> None:
     jsonschema.Draft202012Validator.check_schema(printed)
     assert {"model", "precision", "optimizer", "batch", "parallel", "stack", "device"} <= set(printed["properties"])

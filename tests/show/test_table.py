@@ -64,3 +64,11 @@ def test_html_keeps_the_cells() -> None:
     assert "<th>size</th>" in page
     assert '<td style="text-align: right">20</td>' in page
     assert "Nothing" not in page
+
+
+def test_a_narrow_terminal_cuts_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr("sys.stdout", stream := Terminal())
+    numbers = ("136,134,656", "802,816", "12.741")
+    write([Section("Sizes", (), ("name", "a", "b", "c"), (("weights", *numbers),), (1, 2, 3))], Screen(True, 20, "#"))
+    assert all(one in stream.getvalue() for one in ("weights", *numbers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -17,6 +18,9 @@ def import_(
     versions: Versions = None,
     output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help=OUTPUT_HELP)] = "",
     force: Annotated[bool, typer.Option("--force", help=FORCE_HELP)] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print for programs: the plan, and where keys came from.")
+    ] = False,
 ) -> None:
     """The plan that these files describe together, in YAML: each key with where it came from.
 
@@ -25,7 +29,14 @@ def import_(
     from trainledger.cli.output import check_output, write_output
 
     check_output(output, force)
+    draft = told(read_files(files, sets, env, versions))
+    if as_json:
+        from trainledger.plan.schema import as_mapping
+        from trainledger.show.document import draft_data, plain_value
+
+        found = {"plan": plain_value(as_mapping(draft.plan)), "draft": draft_data(draft)}
+        write_output(output, json.dumps(found, indent=1))
+        return
     from trainledger.show.plan_text import plan_text
 
-    draft = told(read_files(files, sets, env, versions))
     write_output(output, plan_text(draft.plan, draft))

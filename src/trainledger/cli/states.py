@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from trainledger.answer.states import States
     from trainledger.base.problems import Problem
     from trainledger.plan.schema import Plan
+    from trainledger.show.table import Section
 
 RECIPE_HELP = "A recipe by name; may be given several times. All recipes where left out."
 UNITS_HELP = "Unit of sizes on a rank and on disk: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB."
@@ -62,12 +63,13 @@ def states(
 def _tables(answer: States, units: str) -> None:
     from trainledger.show import states as shown
 
-    _print(shown.title(answer), *shown.bytes_table(answer))
-    _print("Shares: master weights with the optimizer | with the weights", *shown.shares_table(answer))
-    _print("One rank's model states, between steps [bytes per parameter]", *shown.ranks_table(answer, units))
-    _print("Checkpoint, metadata left out", *shown.disk_table(answer, units))
-    for line in shown.notes(answer):
-        print(line)
+    tables = (
+        _table(shown.title(answer), *shown.bytes_table(answer)),
+        _table("Shares: master weights with the optimizer | with the weights", *shown.shares_table(answer)),
+        _table("One rank's model states, between steps [bytes per parameter]", *shown.ranks_table(answer, units)),
+        _table("Checkpoint, metadata left out", *shown.disk_table(answer, units)),
+    )
+    _write(tables, shown.notes(answer))
 
 
 def _no_files(files: list[str] | None) -> None:
@@ -123,9 +125,8 @@ def _as_tool(
         return
     from trainledger.show import theirs as shown
 
-    _print(shown.title(answer), *shown.rows(answer, units))
-    for line in (*shown.notes(answer), *_ours(found, units)):
-        print(line)
+    tables = (_table(shown.title(answer), *shown.rows(answer, units)),)
+    _write(tables, (*shown.notes(answer), *_ours(found, units)))
 
 
 def _ours(plan: Plan | None, units: str) -> tuple[str, ...]:
@@ -150,6 +151,9 @@ def _counts(texts: dict[str, str]) -> tuple[dict[str, int], list[Problem]]:
     counts: dict[str, int] = {}
     problems: list[Problem] = []
     for key, text in texts.items():
+        if not text:
+            problems.append(Problem(key, "not given", "a count is needed", "Write for example --params 7B."))
+            continue
         try:
             counts[key] = parse_count(text)
         except ValueError as error:
@@ -168,25 +172,13 @@ def _unit_problems(unit: str) -> list[Problem]:
     return [Problem("units", f"found {unit!r}", f"one of {', '.join(SHOWN_UNITS)} is needed", fix)]
 
 
-def _print(title: str, header: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> None:
-    """A table on a terminal; aligned columns, one line a row and no colour, where the output is piped."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _table(title: str, header: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Section:
+    from trainledger.show.table import Section
 
-    console = Console()
-    if not console.is_terminal:
-        print(title)
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        for row in (header, *rows):
-            first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-            print("  ".join([first.strip().ljust(widths[0]), *rest]))
-        print()
-        return
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for index, name in enumerate(header):
-        table.add_column(name, justify="right" if index else "left")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
-    console.print()
+    return Section(title, (), header, rows, tuple(range(1, len(header))))
+
+
+def _write(tables: Sequence[Section], notes: Iterable[str]) -> None:
+    from trainledger.show.table import Section, screen_of, write
+
+    write((*tables, Section("", tuple(notes))), screen_of())

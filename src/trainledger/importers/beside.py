@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 from trainledger.base.problems import InputError, Problem
+from trainledger.facts.devices import find_device
 from trainledger.facts.limits import PLAN_FILE
 from trainledger.importers.document import Document
 from trainledger.importers.files import read_text
@@ -29,8 +31,14 @@ def device_data(name: str, folder: str = "", key: str = "device") -> Any:
 
 
 def device_set(name: str) -> str:
-    """`--device`'s value as a change to the plan."""
-    return f"device={json.dumps(device_data(name, key='--device'))}"
+    """`--device`'s value as a change to the plan. Raises InputError for a name that is no known device's."""
+    data = device_data(name, key="--device")
+    if isinstance(data, str):
+        try:
+            find_device(data)
+        except InputError as error:
+            raise InputError([replace(one, path="--device") for one in error.problems]) from None
+    return f"device={json.dumps(data)}"
 
 
 def lengths_data(name: str, folder: str = "") -> list[int]:

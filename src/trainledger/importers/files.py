@@ -21,6 +21,8 @@ def read_text(source: str, limit: Limit, key: str = "", stdin: IO[Any] | None = 
     try:
         raw = _stdin(stdin, limit) if source == "-" else _file(source, limit)
     except FileNotFoundError:
+        if os.path.islink(source):
+            raise _refused(key, source, "a link to a file that is not there", "a path to a file that exists") from None
         raise _refused(key, source, "no such file", "a path to a file that exists", _near(source)) from None
     except IsADirectoryError:
         raise _refused(key, source, "a folder", "a path to a file", "Name the file in it.") from None

@@ -73,6 +73,9 @@ def format_of(given: Input) -> str:
     best = recognised(given)
     if not best:
         known = ", ".join(FORMATS)
+        if given.document is None and given.script is None:
+            found = f"{given.name}: a folder without config.json or adapter_config.json"
+            raise InputError([Problem("", found, "a model's folder, or files", "Name the files in it.")])
         raise InputError(
             [
                 Problem(

@@ -61,6 +61,8 @@ def read_input(source: str, env: dict[str, str] | None = None, stdin: IO[Any] | 
         return Input(name, source)
     text = read_text(source, PLAN_FILE, stdin=stdin)
     folder = "" if source == "-" else os.path.dirname(source)
+    if not text.strip() and name.endswith((*SCRIPTS, ".toml")):
+        raise InputError([Problem("", "an empty file", "a plan, or the files of a run, are needed", where=name)])
     if _is_script(name, text):
         return Input(name, folder, script=parse_script(text, name, env or {}))
     return Input(name, folder, document=parse_mapping(text, name))

@@ -37,11 +37,19 @@ def parse_yaml(text: str, name: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        found = f"broken YAML: {error.problem or error.context or 'it does not parse'}"
-        raise InputError([Problem("", found, "a YAML mapping is expected", where=Builder(name).place(line))]) from None
+        raise InputError([_broken(error, text, Builder(name).place(line), line)]) from None
     except (yaml.YAMLError, UnicodeError):
         found = "broken YAML: a character that YAML does not allow"
         raise InputError([Problem("", found, "text in UTF-8 without control characters", where=name)]) from None
+
+
+def _broken(error: yaml.MarkedYAMLError, text: str, where: str, line: int) -> Problem:
+    """What is wrong with a line; a tab ahead of a key is named as that."""
+    shown = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
+    if "\t" in shown[: len(shown) - len(shown.lstrip())]:
+        return Problem("", "broken YAML: a tab in front of a key", "YAML indents by spaces", "Write spaces.", where)
+    found = f"broken YAML: {error.problem or error.context or 'it does not parse'}"
+    return Problem("", found, "a YAML mapping is expected", where=where)
 
 
 def scalar(text: str) -> Any:

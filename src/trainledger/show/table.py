@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import IO
 
 from trainledger.show.listing import columns
 
 BLOCK, PLAIN = "█", "#"
+WORD = len("a word or two")  # a column of text is folded to this, no narrower
+PADDING = len("  ")  # between two columns of a styled table
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,9 @@ def _styled(sections: Sequence[Section]) -> None:
             console.print(Text(section.title, style=section.style))
         for line in section.text:
             console.print(Text(line))
-        if section.rows:
+        if section.rows and _needed(section) > console.width:  # numbers would be cut off: lines wrap whole
+            console.print(Text(plain(replace(section, title="", text=()))), soft_wrap=True)
+        elif section.rows:
             table = Table(box=None, pad_edge=False, header_style="dim", show_header=any(section.header))
             for number, name in enumerate(section.header):
                 side = number in section.right
@@ -89,6 +94,14 @@ def _styled(sections: Sequence[Section]) -> None:
                 table.add_row(*map(Text, row), style="bold" if number in section.strong else None)
             console.print(table)
         console.print()
+
+
+def _needed(section: Section) -> int:
+    """The narrowest screen, in cells, on which every number of a styled table stands whole."""
+    table = [section.header, *section.rows]
+    widths = [max(map(len, cells)) for cells in zip_longest(*table, fillvalue="")]
+    least = [width if at in section.right else min(width, WORD) for at, width in enumerate(widths)]
+    return sum(least) + PADDING * (len(least) - 1)
 
 
 def _emit(text: str) -> None:
