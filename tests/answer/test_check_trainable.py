@@ -92,9 +92,17 @@ def test_a_flat_unit_is_trained_or_frozen() -> None:
 
 def test_what_is_trained_in_fp32() -> None:
     """Its weights, gradients and states are twice as wide; DeepSpeed casts it back; elsewhere it is refused."""
-    option = {"stack": {"versions": VERSIONS, "options": {"cast_trainable_params_to_fp32": True}}}
+    option = {
+        "stack": {"versions": VERSIONS, "options": {"cast_trainable_params_to_fp32": True}},
+        "precision": {"gradients": "fp32"},
+        "optimizer": {"name": "sgd-momentum"},
+    }
+    with pytest.raises(InputError, match=r"precision\.gradients"):
+        made("none", ["layers.3"], **{**option, "precision": {"gradients": "bf16"}})
     for strategy, times in (("none", 2), ("ddp", 2), ("zero2", 1), ("zero3", 1)):
-        plain, wide = made(strategy, ["layers.3"]), made(strategy, ["layers.3"], **option)
+        plain = made(strategy, ["layers.3"], optimizer={"name": "sgd-momentum"})
+        own = {"precision": {"gradients": "fp32" if times > 1 else "bf16"}}
+        wide = made(strategy, ["layers.3"], **{**option, **own})
         states = [resident(one)[Account.OPTIMIZER] for one in (plain, wide)]
         assert states[1] == times * states[0]
         if strategy == "none":

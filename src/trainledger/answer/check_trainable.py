@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
+from trainledger.facts.dtypes import FP32
 from trainledger.facts.peft import UPCAST
 from trainledger.facts.sharding import FIRST
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.strategy import fsdp_of, keeps_names, wraps_layers
 from trainledger.ledger.units import units_of
-from trainledger.model.build import WHOLE
+from trainledger.model.build import WHOLE, upcasts
 from trainledger.model.counts import storages
 from trainledger.model.names import fits, is_wild, trimmed
 from trainledger.model.program import Linear, Model
@@ -52,6 +53,9 @@ def _upcast_problems(plan: Plan) -> Iterator[Problem]:
     elif fsdp_of(plan):
         allowed = "without FSDP, which shards weights of one dtype together, it can be estimated so far"
         yield Problem(path, f"found true with {plan.parallel.strategy}", allowed, "Set precision.weights: fp32.")
+    elif upcasts(plan) and plan.precision.gradients != FP32.name:
+        found = f"found {plan.precision.gradients!r} beside {path}"
+        yield Problem("precision.gradients", found, "a gradient has its weight's dtype: fp32", "Leave it out.")
 
 
 def _flat_problems(plan: Plan, model: Model) -> Iterator[Problem]:

@@ -29,6 +29,7 @@ from trainledger.facts.default_words import (
     framework,
 )
 from trainledger.facts.defaults_adapter import ADAPTER_DTYPES
+from trainledger.facts.peft import UPCAST
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.torchtune import RECIPES
 
@@ -87,6 +88,13 @@ PRECISION = (
         "bf16 accumulates gradients in fp32 unless grad_reduce_in_bf16",
         MEGATRON,
         (framework(*MEGATRONS), ("precision.weights", ("bf16", "fp8"))),
+    ),
+    DefaultRow(
+        "precision.gradients",
+        "fp32",
+        "what is trained is cast to fp32, and a gradient has its weight's dtype",
+        UPCAST.source,
+        ((f"stack.options.{UPCAST.option}", (True,)), ("parallel.strategy", ("none", "ddp"))),
     ),
     DefaultRow("precision.gradients", Follows("precision.weights"), "a gradient has its weight's dtype", TORCH_OPTIM),
     DefaultRow("precision.main_gradients", None, "no second gradient buffer", FORMAT),

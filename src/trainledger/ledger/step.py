@@ -263,11 +263,12 @@ def _leaves(job: Job, updates: Updates, extras: Extras, reduces: bool) -> Leaves
     shared = shared_weights(job.model)
     setting = job.run.setting
     # a linear layer's own gradient of a weight that was not cast is a view; a fused head's is a tensor of its own
-    viewed = setting.autocast in (None, setting.weights) and job.run.loss not in (CHUNKED, FUSED)
+    plain = all(setting.autocast in (None, one.dtype or setting.weights) for one in shared)
+    viewed = plain and job.run.loss not in (CHUNKED, FUSED)
     stays = Account.REDUCTION if reduces else Account.GRADIENTS
     account = Account.BACKWARD if viewed else stays  # a view cannot become the gradient that stays
     waiting = {
-        weight: job.book.tensor(account, weight.name, weight.dims, setting.weights, ACCUMULATE)
+        weight: job.book.tensor(account, weight.name, weight.dims, weight.dtype or setting.weights, ACCUMULATE)
         for weight in shared
         if job.trained(weight)
     }
