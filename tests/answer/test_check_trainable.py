@@ -113,6 +113,17 @@ def test_what_is_trained_in_fp32() -> None:
             made(strategy, trainable, **option)
 
 
+def test_a_reference_model_is_not_cast() -> None:
+    versions = {"torch": "2.13.0", "transformers": "5.24.0", "accelerate": "1.10.0", "trl": "1.6.0"}
+    sections = {"task": "dpo", "precision": {"gradients": "fp32", "autocast": True}}
+    found = [
+        made("none", ["layers.3"], stack={"versions": versions, "options": options}, **sections)
+        for options in ({}, {"cast_trainable_params_to_fp32": True})
+    ]
+    held = [resident(one)[Account.WEIGHTS] for one in found]
+    assert held[1] - held[0] == 2 * found[0].parameters.trainable
+
+
 @pytest.mark.parametrize(
     ("framework", "more"), [("torchtune", {}), ("litgpt", {}), ("megatron", {}), ("torchtitan", {})]
 )

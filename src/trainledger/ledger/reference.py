@@ -29,7 +29,7 @@ from trainledger.ledger.tape import Storage
 from trainledger.ledger.updates import Runs, births
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Events, Segment
-from trainledger.model.build import model_of
+from trainledger.model.build import model_of, upcasts
 from trainledger.model.program import Model
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
@@ -112,7 +112,9 @@ def reference_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> Re
     ahead = bool(plan.stack.options.get(AHEAD)) and not row.names
     apart = plan.adapter is None or row.names
     alone = frozen_plan(plan)
-    frozen = laid_out(alone, silent(job, model_of(alone) if plan.adapter else job.model, REFERENCE), updates, rank)
+    other = plan.adapter is not None or upcasts(plan)  # the policy has what a model that is loaded alone has not
+    base = model_of(alone) if other else job.model
+    frozen = laid_out(alone, silent(job, base, REFERENCE), updates, rank)
     own = laid_out(plan, silent(job, job.model, POLICY), updates, rank) if row.before else frozen
     made = one_pass(frozen, row.names)
     again = one_pass(own, row.names) if row.before else NOTHING

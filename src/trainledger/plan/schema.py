@@ -48,7 +48,9 @@ class Plan(Section):
     quantization: Quantization | None = Field(
         None, description="How frozen weights are stored; null means as they are."
     )
-    trainable: Trainable = Field("all", description="all, none, or patterns of names of the modules that are trained.")
+    trainable: Trainable = Field(
+        "all", description="all, none, or patterns of names of the modules that are trained: mlp, model.layers.31."
+    )
     precision: Precision = Field(default_factory=Precision, description="Element types.")
     optimizer: Optimizer = Field(default_factory=Optimizer, description="The optimizer.")
     batch: Batch = Field(description="The batch of one forward and of one step.")
