@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from trainledger.answer.changed import LEFT_OUT, Change, planned, value_of, with_changes
-from trainledger.facts.format_word_row import ANY
-from trainledger.facts.format_words import WORDS
+from trainledger.answer.moves import taken
+from trainledger.base.problems import InputError
+from trainledger.facts.format_words import ANY, WORDS
 from trainledger.importers.changed_lines import FileLine, changed_lines
 from trainledger.importers.outside import read_any
 from trainledger.plan.problems import known_paths
@@ -64,15 +65,21 @@ def written(data: dict[str, Any], lines: tuple[FileLine, ...]) -> dict[str, Any]
     """A YAML file's keys with these lines changed or added."""
     made = json.loads(json.dumps(data))
     for line in lines:
-        key, _, value = line.text.partition(": ")
+        gone = line.text.startswith("take ")
+        key, _, value = (line.text.split()[1], "", "null") if gone else line.text.partition(": ")
         under = line.place.partition(", under ")[2]
         part = made
         for name in under.split(".") if under else ():
             part = part.setdefault(name, {})
-        if not under and key not in made:  # the line of a nested key that stands there
-            inner = [held for held in made.values() if isinstance(held, dict) and key in held]
-            part = inner[0] if inner else made
+        number = line.place.rpartition(":")[2]
+        if number.isdigit():  # the line of a key that stands there
+            above = yaml.safe_dump(data, sort_keys=False).splitlines()[: int(number)]
+            if above[-1].startswith(" "):
+                outer = next(one for one in reversed(above) if not one.startswith(" "))
+                part = made[outer.rstrip(":")]
         part[key] = yaml.safe_load(value)
+        if gone:
+            del part[key]
     return made
 
 
@@ -91,6 +98,41 @@ def test_lines_that_are_written_make_the_changed_plan(
     again, meant = as_mapping(read_any([str(path)]).plan), as_mapping(planned(draft.data, changes))
     for change in changes:
         assert value_of(again, change.path) == value_of(meant, change.path), (change, lines)
+
+
+SPREAD = ["parallel.world=4"]
+ELSEWHERE = ("--set", "launch", "environment")
+
+
+@pytest.mark.parametrize(
+    "data", [TRAINER, AXOLOTL, FACTORY, TUNE], ids=["TrainingArguments", "Axolotl", "Factory", "tune"]
+)
+@pytest.mark.parametrize("sets", [[], SPREAD], ids=["one device", "four"])
+def test_every_change_of_advice_reads_back_from_its_lines(
+    tmp_path: Path, data: dict[str, Any], sets: list[str]
+) -> None:
+    """Of every change that the file itself can say, whatever its exporter has for it."""
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    if data is TUNE and sets:
+        return  # a recipe of one device
+    draft = read_any([str(path)], sets)
+    said = 0
+    for one in taken(draft.data, draft.plan):
+        try:
+            meant = as_mapping(planned(draft.data, one.changes))
+        except InputError:
+            continue
+        lines = changed_lines(one.changes, draft)
+        if any(line.place in ELSEWHERE or "so that" in line.text for line in lines):
+            continue
+        path.write_text(yaml.safe_dump(written(data, lines), sort_keys=False), encoding="utf-8")
+        again = as_mapping(read_any([str(path)], sets).plan)
+        for change in one.changes:
+            if change.value is not LEFT_OUT and change.path != "stack.framework":
+                assert value_of(again, change.path) == value_of(meant, change.path), (one.name, change, lines)
+        said += 1
+    assert said > 8
 
 
 def test_the_places_are_the_user_s_own(tmp_path: Path) -> None:
@@ -174,6 +216,8 @@ def test_a_global_batch_that_the_file_states_stays(tmp_path: Path) -> None:
     assert [line.text for line in changed_lines(spread, draft)] == [
         "tensor_parallel_degree = 2",
         "data_parallel_shard_degree = 4",
+        "enable_sequence_parallel = false",  # the changed plan has none, and torchtitan's default is to have it
+        "disable_loss_parallel = true",
     ]
     path.write_text(TITAN.replace("local_batch_size = 2", "local_batch_size = 1"), encoding="utf-8")
     again, meant = read_any([str(path)], ["parallel.world=8"]).plan.batch, planned(draft.data, halved).batch
@@ -231,7 +275,7 @@ def test_a_key_without_a_word_is_said_in_the_plan_s(tmp_path: Path) -> None:
     assert (line.place, line.text) == ("--set", "optimizer.in_backward=true")
 
 
-@pytest.mark.parametrize("word", WORDS, ids=[f"{word.formats[0]} {word.path}" for word in WORDS])
+@pytest.mark.parametrize("word", WORDS, ids=[f"{word.format} {word.path}" for word in WORDS])
 def test_words_name_keys_of_the_plan(word) -> None:
     assert word.path in known_paths()
     assert word.value is ANY or word.value is not None

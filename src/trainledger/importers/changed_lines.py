@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trainledger.answer.changed import LEFT_OUT, Change, LeftOut
-from trainledger.facts.format_word_row import ANY, VALUE, Word
-from trainledger.facts.format_words import ALLOCATOR_PATH, ALLOCATOR_VARIABLE, SCRIPTS, WORDS
+from trainledger.facts.format_words import ALLOCATOR_PATH, ALLOCATOR_VARIABLE, ANY, SCRIPTS, VALUE, WORDS, Word
+from trainledger.importers.document import SET
 from trainledger.importers.draft import Draft, Used
+from trainledger.importers.exported_lines import Exporter, Key, same_key, way_of
 from trainledger.importers.yaml_text import parse_yaml
 
 PLACE = re.compile(r"(?P<file>.*?)(?::(?P<line>\d+))?(?: (?P<key>\S+))?")
-SET = "--set "
 INNER = ("{", "[")  # values that a shell takes as one word only in quotes
 WORLD, DP, ACCUMULATION, GLOBAL = "parallel.world", "parallel.dp", "batch.accumulation", "global_batch"
 JSONS = (".json", ".jsonc", ".json5")
@@ -35,38 +35,105 @@ class FileLine:
 
 
 def changed_lines(changes: Sequence[Change], draft: Draft) -> tuple[FileLine, ...]:
-    """The lines that make these changes, in the words of the files' own formats, or of the plan's where it is one.
+    """The lines that make these changes: of the plan where it is one, else in the words of the files' own exporter, or
+    of a table where their format has none.
 
-    A key that no word is known for is said in the plan's words, for `--set`.
+    A key that neither knows is said in the plan's words, for `--set`.
     """
-    found = [line for change in changes for line in _lines(change, draft)]
+    said = _exported(changes, draft)
+    found = [line for change in changes for line in _lines(change, draft, said)]
+    if said is not None:
+        found += [line for key in said.keys.get("", ()) for line in _of_key(key, key.path, draft)]
     return tuple(dict.fromkeys(found))
 
 
-def _lines(change: Change, draft: Draft) -> Iterator[FileLine]:
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Keys of an exporter by the change that they are of (empty: of none alone), and changes that it does not say."""
+
+    keys: Mapping[str, Sequence[Key]]
+    left: tuple[Change, ...]
+
+
+def _exported(changes: Sequence[Change], draft: Draft) -> Exported | None:
+    """What the exporter of a draft's files says; None without one, or where it cannot say the plan."""
+    way = way_of(draft)
+    if way is None:
+        return None
+    exporter, some = Exporter(draft, way), [one for one in changes if not _allocates(one)]
+    said = exporter.keys(some) or exporter.each(some)
+    if said is None:
+        return None
+    keys: dict[str, list[Key]] = {}
+    for key in said[0]:
+        own = next((one.path for one in changes if same_key(key.path, one.path)), "")
+        keys.setdefault(own, []).append(key)
+    return Exported(keys, said[1])
+
+
+def _allocates(change: Change) -> bool:
+    return change.path.startswith(ALLOCATOR_PATH)
+
+
+def _lines(change: Change, draft: Draft, said: Exported | None) -> Iterator[FileLine]:
     used = _used(change.path, draft)
-    if change.path.startswith(ALLOCATOR_PATH) and draft.formats:
+    if _allocates(change) and draft.formats:
         name = change.path.removeprefix(ALLOCATOR_PATH)
         text = f"{ALLOCATOR_VARIABLE}={name}:{_scalar(change.value).capitalize()}"
         yield FileLine("environment", text, "", change.path)
-        return
-    if not draft.formats:
+    elif not draft.formats:
         yield from _of_plan(change, draft, used)
-        return
-    word, file = _word(change, draft)
-    if word is None and _kept(change, draft):
-        return
-    if change.path == WORLD:
+    elif change.path == WORLD:
         yield FileLine("launch", f"{_scalar(change.value)} processes in all", _was(used), change.path)
+    elif said is not None:
+        for key in said.keys.get(change.path, ()):
+            yield from _of_key(key, change.path, draft)
+        if change in said.left and not _kept(change, draft):
+            yield from _in_the_plan_s(change, used)
+    else:
+        yield from _in_words(change, draft, used)
+
+
+def _in_words(change: Change, draft: Draft, used: Used | None) -> Iterator[FileLine]:
+    """Lines of a format without an exporter."""
+    word, file = _word(change, draft)
+    if word is None and not _kept(change, draft):
+        yield from _in_the_plan_s(change, used)
+    for key, template in word.lines if word else ():
+        yield _of_format(change, (key, template), file, _stands(key, draft))
+
+
+def _in_the_plan_s(change: Change, used: Used | None) -> Iterator[FileLine]:
+    """A change that no word of a format is known for. One that makes room for a default is none: the format's framework
+    has it by itself."""
+    if isinstance(change.value, LeftOut):
         return
-    if word is not None:
-        for key, template in word.lines:
-            yield _of_format(change, (key, template), file, _stands(key, draft))
-    elif used is not None and _key(used) and not isinstance(change.value, LeftOut):
+    if used is not None and _key(used):
         text = f"{_key(used)}: so that {change.path} is {_scalar(change.value)}"  # its own words are not known here
         yield FileLine(_where(used), text, "", change.path, True)
-    elif not _follows(change):
+    else:
         yield FileLine(SET.strip(), f"{change.path}={_scalar(change.value)}", _was(used), change.path)
+
+
+def _of_key(key: Key, path: str, draft: Draft) -> Iterator[FileLine]:
+    """The line of an exporter's key: where the user's own key for it stands, or in which section it is added; none for
+    a key that goes and does not stand."""
+    used = _stands(key.name, draft) or _alone(key, draft)
+    known = (_key(used) if used else "") or key.name
+    own = _file(used.where) if used and _key(used) else key.file
+    place = _where(used) if used and _key(used) else _under(own, key.name)
+    last = known if known.startswith("--") else known.rpartition(".")[-1]
+    was = "" if used is None or key.was is None else _scalar(key.was)
+    if not key.gone:
+        yield FileLine(place, _typed(own, last, key.value), was, path, used is not None)
+    elif used is not None:
+        yield FileLine(place, f"take {last} out", was, path, True)
+
+
+def _alone(key: Key, draft: Draft) -> Used | None:
+    """The one key of the user's files that says the same key of the plan, under another name."""
+    found = [one for one in draft.used if one.path == key.path and _key(one) and not one.where.startswith(SET)]
+    return found[0] if len(found) == 1 and key.was == found[0].value else None
 
 
 def _kept(change: Change, draft: Draft) -> bool:
@@ -75,11 +142,6 @@ def _kept(change: Change, draft: Draft) -> bool:
     if change.path != ACCUMULATION:
         return change.path == DP
     return any(one.path == "batch.global" or GLOBAL in _key(one).replace("-", "_") for one in draft.used)
-
-
-def _follows(change: Change) -> bool:
-    """Whether a change only makes room for a default, which the format's framework has by itself."""
-    return isinstance(change.value, LeftOut)
 
 
 def _of_plan(change: Change, draft: Draft, used: Used | None) -> Iterator[FileLine]:
@@ -107,16 +169,23 @@ def _under(file: str, key: str) -> str:
 
 def _styled(file: str, key: str, value: str) -> str:
     """A key and its value (as YAML has it) as the file's own language writes them."""
-    if file.endswith(SCRIPTS) or key.startswith("--"):
-        flag = f"--{key.removeprefix('--')}"
-        return (
-            f"{flag} '{json.dumps(parse_yaml(value, '').data)}'" if value[:1] in INNER else f"{flag} {value}".rstrip()
-        )
-    if file.endswith(JSONS):
-        return f'"{key}": {json.dumps(parse_yaml(value, "").data)}'
-    if file.endswith(".toml"):
-        return f"{key} = {json.dumps(parse_yaml(value, '').data)}"
+    if file.endswith((*SCRIPTS, *JSONS, ".toml")) or key.startswith("--"):
+        inner = value[:1] in INNER or not (file.endswith(SCRIPTS) or key.startswith("--"))
+        return _typed(file, key, parse_yaml(value, "").data if inner else value)
     return f"{key}: {value}"
+
+
+def _typed(file: str, key: str, value: Any) -> str:
+    """A key and its value as the file's own language writes them."""
+    if file.endswith(SCRIPTS) or key.startswith("--"):
+        text = " ".join(map(str, value)) if isinstance(value, list | tuple) else _scalar(value)
+        text = f"'{json.dumps(value)}'" if isinstance(value, dict) else text
+        return f"--{key.removeprefix('--')} {text}".rstrip()
+    if file.endswith(JSONS):
+        return f'"{key}": {json.dumps(value)}'
+    if file.endswith(".toml"):
+        return f"{key} = {json.dumps(value)}"
+    return f"{key}: {_scalar(value)}"
 
 
 def _word(change: Change, draft: Draft) -> tuple[Word | None, str]:
@@ -126,7 +195,7 @@ def _word(change: Change, draft: Draft) -> tuple[Word | None, str]:
         for word in WORDS
         if word.path == change.path and word.value in (ANY, change.value)
         for file, name in draft.formats
-        if name.startswith(word.formats)
+        if name.startswith(word.format)
     ]
     for word, file in found:
         held = [_stands(key, draft) for key, _ in word.lines]
@@ -156,6 +225,7 @@ def _used(path: str, draft: Draft) -> Used | None:
 
 def _stands(key: str, draft: Draft) -> Used | None:
     """The key of the plan that stands under this key of a file."""
+    key = key.lstrip("-")
     plain = key.rpartition(".")[-1].replace("-", "_")
     for one in draft.used:
         own = _key(one).lstrip("-").replace("-", "_")

@@ -52,10 +52,11 @@ class Sheet:
 
 
 class Said:
-    """A resolved plan's values by dotted key; null and what is left out are None."""
+    """A resolved plan's values by dotted key; null and what is left out are None. `partial`: single keys are wanted, no
+    whole files, so that a model or a task which a format has no word for is left out."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, partial: bool = False) -> None:
+        self.plan, self.partial = plan, partial
         self.values = dict(leaves({**as_mapping(plan), "model": {}}))
         self.values["batch.accumulation"] = plan.batch.accumulation
 

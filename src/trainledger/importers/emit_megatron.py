@@ -120,7 +120,7 @@ def _optimizer(said: Said) -> Lever:
     held = {option: said.get(f"optimizer.states.{state}") for option, state in states.items()}
     dtypes = {**held, "--main-params-dtype": said.get("precision.master")}
     aware = "parallel.options.use_precision_aware_optimizer"
-    if not said.get(aware):
+    if not said.get(aware) and not any(held.values()):
         return (tuple(first),)
     more = [Line(ARGS, option, word(DTYPES, one), "optimizer.states") for option, one in dtypes.items() if one]
     return ((*first, Line(ARGS, "--use-precision-aware-optimizer", True, aware), *more),)

@@ -25,7 +25,7 @@ def hub_model(said: Said) -> tuple[str, dict[str, object] | None]:
     Raises InputError for a model that Transformers does not have.
     """
     keys = said.plan.keys()
-    if keys.get("model_type") == FAMILY:
+    if keys.get("model_type") == FAMILY and not said.partial:
         raise refuse(said, "model.model_type", f"Transformers has no model {keys['model_type']}")
     entry = next(iter(alike(said)), None)
     return (entry.hub_id, None) if entry else ("", {key: value for key, value in keys.items() if key != "name"})

@@ -58,7 +58,7 @@ def _model(said: Said) -> tuple[str, str]:
     known = {name: row for name, row in MODELS.items() if row.keys and dict(row.keys) == keys}
     named = (word(MODELS, entry.name) for entry in alike(said))
     name = next(filter(None, named), None) or next(iter(known), "")
-    if not name:
+    if not name and not said.partial:
         near = nearest(str(said.plan.keys().get("name", "")).lower(), (row.value for row in MODELS.values()))
         fix = f"The nearest is {near}." if near else ""
         raise refuse(said, "model", "no flavour of torchtitan's has this shape", fix)

@@ -78,10 +78,10 @@ def _shaped(said: Said) -> str:
     kind, tied = keys.get("model_type"), bool(keys.get("tie_word_embeddings"))
     found = [name for name, row in SHAPED.items() if row.value == kind]
     fitting = [name for name in found if (name in TIED) == tied] or found
-    if not fitting:
+    if not fitting and not said.partial:
         known = ", ".join(dict.fromkeys(row.value for row in SHAPED.values()))
         raise refuse(said, "model.model_type", f"torchtune builds {known} of any shape, and named models")
-    return fitting[0]
+    return next(iter(fitting), "")
 
 
 def _adapter(said: Said) -> Iterator[Line]:

@@ -19,7 +19,7 @@ VERBS = ("sft", "dpo", "kto", "grpo", "reward")
 def sheet(said: Said, names: Names) -> Sheet:
     """The arguments, what shards among them. Raises InputError for a task that TRL's command does not have."""
     task = said.get("task")
-    if task not in VERBS or task not in TRL_COMMANDS:
+    if not said.partial and (task not in VERBS or task not in TRL_COMMANDS):
         raise refuse(said, "task", f"TRL's command trains one of {', '.join(VERBS)}")
     lines, model = arguments(said, names)
     nodes, _ = said.nodes(NODE.devices)

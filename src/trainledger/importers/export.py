@@ -61,18 +61,18 @@ def export(draft: Draft, to: str, main: str = "") -> Exported:
     """
     emitter = _emitter(to)
     draft = _framed(draft, emitter.FRAMEWORK, to)
-    names = _names(main or f"{to}{emitter.SUFFIX}")
+    names = names_of(main or f"{to}{emitter.SUFFIX}")
     said = Said(draft.plan)
     sheet: Sheet = emitter.sheet(said, names)
-    tried = _Trial(draft.plan, emitter, sheet, names)
+    tried = Trial(draft.plan, emitter, sheet, names)
     chosen, found = tried.best()
     lost = [one for one in found if needed(one.path)]
     if lost:
         raise InputError([_refused(one, draft, to) for one in lost])
-    plain = _files(emitter, sheet, chosen, (names, ()))
+    plain = texts(emitter, sheet, chosen, (names, ()))
     found = _settled(draft.plan, plain, names.script, found)
     head = _head(to, names, draft.plan, found)
-    files = _files(emitter, sheet, chosen, (names, head))
+    files = texts(emitter, sheet, chosen, (names, head))
     return Exported(to, files, tuple(found), names.script)
 
 
@@ -84,7 +84,8 @@ def _emitter(to: str) -> Any:
     return import_module(f"trainledger.importers.{EMITTERS[to]}")
 
 
-def _names(main: str) -> Names:
+def names_of(main: str) -> Names:
+    """The names of files that are written together, from that of the format's own."""
     stem = os.path.splitext(main)[0]
     script = main if main.endswith(SCRIPT) else f"{stem}{SCRIPT}"
     return Names(main, script, f"{stem}.deepspeed.json", f"{stem}-model")
@@ -138,9 +139,10 @@ def _head(to: str, names: Names, plan: Plan, found: Sequence[Difference]) -> tup
     )
 
 
-def _files(
+def texts(
     emitter: Any, sheet: Sheet, chosen: Sequence[Line], how: tuple[Names, tuple[str, ...]]
 ) -> tuple[tuple[str, str], ...]:
+    """Files, by name, of a sheet with these of its levers' lines; `how`: their names, and comments at their top."""
     names, head = how
     files = list(emitter.files((*sheet.lines, *chosen), names, head))
     if sheet.model is not None:
@@ -149,7 +151,7 @@ def _files(
 
 
 @dataclass(slots=True)
-class _Trial:
+class Trial:
     """Ways to say a plan, each read back and held against it."""
 
     plan: Plan
@@ -181,7 +183,7 @@ class _Trial:
 
     def _tried(self, taken: Sequence[int]) -> tuple[tuple[int, int], list[Difference] | InputError]:
         """How many keys that are needed, and how many at all, do not come back, and which."""
-        files = _files(self.emitter, self.sheet, self._lines(taken), (self.names, ()))
+        files = texts(self.emitter, self.sheet, self._lines(taken), (self.names, ()))
         try:
             found = list(differences(self.plan, read_back(files, self.names.script, self.plan.stack.versions)))
         except InputError as error:
