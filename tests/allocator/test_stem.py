@@ -10,7 +10,7 @@ from trainledger.allocator.conf import parse_conf
 from trainledger.allocator.replay import finished, replay
 from trainledger.allocator.simulator import Simulator
 from trainledger.allocator.state import state_of
-from trainledger.allocator.stem import Stem, Unbounded, copied
+from trainledger.allocator.stem import Stem, Tried, Unbounded, copied
 from trainledger.allocator.stream import Builder, Stream
 from trainledger.base.units import MIB
 
@@ -31,6 +31,34 @@ def test_a_run_from_the_stem_ends_as_one_from_the_start(stream: Stream, conf: st
         tried = stem.at(before, capacity)
         assert finished(tried, tried.run(stream, tried.at)) == replay(stream, read, capacity)
         before = capacity
+
+
+@settings(max_examples=200, deadline=None)
+@given(streams(), st.sampled_from(CONFS), st.lists(st.integers(0, 200), min_size=2, max_size=8))
+def test_a_run_stands_for_those_on_devices_that_would_not_have_changed_it(
+    stream: Stream, conf: str, sizes: list[int]
+) -> None:
+    stem, read, known, before = stem_of(stream, conf), parse_conf(conf), Tried(), 0
+    capacities = sorted(size * 2 * MIB for size in sizes)
+    for capacity in capacities:
+        tried = stem.at(before, capacity)
+        known.added(tried, tried.run(stream, tried.at))
+        before = capacity
+        for other in capacities:
+            if other >= capacity and (same := known.at(other)) is not None:
+                assert finished(*same) == replay(stream, read, other)
+
+
+def test_a_run_that_was_refused_nothing_stands_for_every_larger_device() -> None:
+    builder = Builder()
+    for _ in range(3):
+        builder.alloc(30 * MIB)
+    stream, known = builder.build(), Tried()
+    tried = stem_of(stream).at(0, 100 * MIB)
+    known.added(tried, tried.run(stream, tried.at))
+    assert known.at(89 * MIB) is None
+    assert known.at(90 * MIB) == (tried, True)
+    assert known.at(2**40) == (tried, True)
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,13 +11,14 @@ from trainledger.facts.allocator_settings import ADDRESSES
 class Device:
     """What was taken from the device (bytes) and how often more was wanted than there was.
 
-    `allowed`: per_process_memory_fraction of the device; None without a bound. `addresses`: where the segments to
-    come lie, when that is known (a recorded run); else each lies behind the one before.
+    `allowed`: per_process_memory_fraction of the device; None without a bound. `highest`: bytes taken at most;
+    `refused`: the least that would have been taken had there been that much (None: nothing was refused). `addresses`:
+    where the segments to come lie, when that is known (a recorded run); else each lies behind the one before.
     """
 
     __slots__ = (
-        "addresses", "allowed", "capacity", "extent", "released", "released_bytes", "reserved", "retries", "segments",
-        "top",
+        "addresses", "allowed", "capacity", "extent", "highest", "refused", "released", "released_bytes", "reserved",
+        "retries", "segments", "top",
     )  # fmt: skip
 
     def __init__(self, conf: Conf, capacity: int | None, total: int | None) -> None:
@@ -27,7 +28,8 @@ class Device:
         bound = total is not None or conf.fraction < 1
         self.allowed = int(conf.fraction * whole) if bound and whole is not None else None
         self.extent = ADDRESSES.range if whole is None else whole + whole // ADDRESSES.spare
-        self.reserved = self.retries = self.segments = self.released = self.released_bytes = 0
+        self.reserved = self.retries = self.segments = self.released = self.released_bytes = self.highest = 0
+        self.refused: int | None = None
         self.top = ADDRESSES.first
         self.addresses: Iterator[int] = iter(())
 
@@ -41,9 +43,13 @@ class Device:
 
     def take(self, size: int) -> bool:
         """Take `size` bytes; False when there is not that much."""
-        if self.capacity is not None and self.reserved + size > self.capacity:
+        total = self.reserved + size
+        if self.capacity is not None and total > self.capacity:
+            self.refused = total if self.refused is None else min(total, self.refused)
             return False
-        self.reserved += size
+        self.reserved = total
+        if total > self.highest:
+            self.highest = total
         return True
 
     def place(self, size: int, page: int = 1) -> int:

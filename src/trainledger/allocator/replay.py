@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from trainledger.allocator.conf import DEFAULT, Conf
 from trainledger.allocator.simulator import Simulator
 from trainledger.allocator.state import State, load, state_of
-from trainledger.allocator.stem import Stem, Unbounded
+from trainledger.allocator.stem import Stem, Tried, Unbounded
 from trainledger.allocator.stream import Kind, Stream, StreamError
 from trainledger.facts.allocator_settings import SEARCH
 
@@ -182,10 +182,12 @@ def smallest_capacity(
         low, high, done = high, high + (high - low), done + 1
         best = replay(stream, conf, high * step)
     found: Simulator | None = None
+    known = Tried()
     while high - low > 1:
         middle = (low + high) >> 1
-        tried = stem.at(low * step, middle * step) if same else Simulator(conf, middle * step)
-        fits = tried.run(stream, tried.at)
+        tried, fits = (known.at(middle * step) if same else None) or known.added(
+            *_run(stream, stem if same else conf, (low, middle, step))
+        )
         done += 1
         if report is not None:
             report(done, max(expected, done))
@@ -194,6 +196,14 @@ def smallest_capacity(
         else:
             low = middle
     return Smallest(high * step, low * step, step, finished(found, True) if found else best, unbounded)
+
+
+def _run(stream: Stream, start: Stem | Conf, sizes: tuple[int, int, int]) -> tuple[Simulator, bool]:
+    """A run on a device of `middle` steps, and whether all of it fitted: from where one of `low` steps fails, or from
+    the beginning under settings that have no such place."""
+    low, middle, step = sizes
+    tried = start.at(low * step, middle * step) if isinstance(start, Stem) else Simulator(start, middle * step)
+    return tried, tried.run(stream, tried.at)
 
 
 def least(stream: Stream, conf: Conf = DEFAULT) -> int:

@@ -46,11 +46,34 @@ class Stem:
         return copied(self._stem, capacity)
 
 
+class Tried:
+    """Runs that are over, each with whether all of it fitted. On a capacity (bytes) that is no less than a run took at
+    most, and less than the least that it was refused, a run is the same. Not for settings by which a bound says more
+    than when the device is full."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[Simulator, bool]] = []
+
+    def added(self, run: Simulator, fits: bool) -> tuple[Simulator, bool]:
+        """A run that is over, noted."""
+        self._runs.append((run, fits))
+        return run, fits
+
+    def at(self, capacity: int) -> tuple[Simulator, bool] | None:
+        """The run that one on this capacity would be; None where none is known to be the same."""
+        for run, fits in self._runs:
+            device = run.device
+            if device.highest <= capacity and (device.refused is None or capacity < device.refused):
+                return run, fits
+        return None
+
+
 def copied(simulator: Simulator, capacity: int) -> Simulator:
     """A simulator in the same state on a device of `capacity` bytes. Its own is not expandable."""
     found = copy(simulator)
     found.device = copy(simulator.device)
     found.device.capacity = capacity
+    found.device.highest, found.device.refused = found.device.reserved, None
     pools = {id(pool): copy(pool) for pool in (*simulator.small.values(), *simulator.large.values())}
     waiting = (block for blocks in simulator.events.values() for block in blocks)
     free = (block for pool in pools.values() for block in pool.by_key.values())
