@@ -42,3 +42,29 @@ def test_a_device_of_ones_own_from_a_file(capfd: pytest.CaptureFixture[str]) -> 
     assert main(["estimate", PLAN, "--device", "h100-80gb", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["device"]["name"] == "h100-80gb"
     assert main(["estimate", PLAN, "--device", "nothing.yaml"]) == 2
+
+
+def test_what_other_ranks_read_of_it(capfd: pytest.CaptureFixture[str]) -> None:
+    plan = str(EXAMPLES / "llama-3.1-8b-fsdp2.yaml")
+    assert main(["checkpoint", plan, "--resume-world", "4", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    read = found["resume"]["read"]
+    assert read["ranks"] == 4
+    assert read["total_bytes"] == read["stored_bytes"] == found["bytes"]
+    assert main(["checkpoint", plan, "--resume", plan]) == 0
+    text = capfd.readouterr().out
+    assert "Resumed on 8 ranks" in text
+    assert "from a file; " in text
+
+
+def test_a_conversion_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoint", PLAN, "--resume-world", "4"]) == 2
+    assert "add --universal" in capfd.readouterr().err
+    assert main(["checkpoint", PLAN, "--resume-world", "4", "--universal"]) == 0
+    assert "converted first: " in capfd.readouterr().out
+
+
+def test_where_it_is_resumed_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoint", PLAN, "--universal"]) == 2
+    assert main(["checkpoint", PLAN, "--resume", PLAN, "--resume-world", "4"]) == 2
+    assert "Give one of them" in capfd.readouterr().err

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trainledger.answer.budgets import Budgets, budgets_of
 from trainledger.answer.estimate import Estimate, device_of
-from trainledger.answer.saved import dtype_of
+from trainledger.answer.saved_sizes import dtype_of
 from trainledger.answer.tables import host_lines
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.optimizer_bytes import shared_tensors, state_bytes

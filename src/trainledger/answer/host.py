@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from trainledger.answer.bands import Band
 from trainledger.answer.checkpoint import Checkpoint, largest
 from trainledger.answer.node import together
-from trainledger.answer.saved import OPTIMIZER, RANK_0, dtype_of, saved_of
+from trainledger.answer.saved import OPTIMIZER, RANK_0, saved_of
+from trainledger.answer.saved_sizes import dtype_of
 from trainledger.base.places import Place
 from trainledger.base.sources import Source
 from trainledger.facts.checkpoints import EXPORT

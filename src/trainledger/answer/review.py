@@ -12,7 +12,8 @@ from typing import Any
 
 from trainledger.answer.disk import beside
 from trainledger.answer.estimate import Estimate
-from trainledger.answer.saved import dtype_of, saved_of
+from trainledger.answer.saved import saved_of
+from trainledger.answer.saved_sizes import dtype_of
 from trainledger.answer.tables import entries
 from trainledger.answer.traffic import Traffic, resident
 from trainledger.base.dims import elements

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainledger.answer.saved_sizes import dtype_of, saved_dtype, sized
 from trainledger.answer.traffic import resident
 from trainledger.base.dims import elements
 from trainledger.facts.checkpoints import DEFAULTS, DIST_FILES, EXPORT, FILE_SIZES, STATE_DICT_TYPE
-from trainledger.facts.dtypes import DTYPES, DType
-from trainledger.facts.optimizer_bytes import shared_tensors, state_bytes
-from trainledger.facts.optimizer_kinds import Kind, Place
+from trainledger.facts.optimizer_bytes import shared_tensors
 from trainledger.facts.sharding import FIRST
 from trainledger.facts.versions import at_least
 from trainledger.ledger.rank import Ledger, trained_of, updates_of
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of
-from trainledger.model.counts import kinds, layered
-from trainledger.model.program import Model, Role, Weight
+from trainledger.model.counts import layered
+from trainledger.model.program import Model, Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
@@ -80,23 +79,16 @@ def inner_format(plan: Plan, name: str) -> str:
 
 def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
     """What there is to save. Of an adapter's run only what it trains is."""
-    trained, updates = trained_of(plan), updates_of(plan)
-    master = DTYPES[plan.precision.master] if plan.precision.master else None
     masters = states = fullest = paged = 0
-    for weight, count in kinds(model):
-        own = dtype_of(plan, weight)
-        if plan.adapter is None or trained(weight):
-            fullest += own.bytes_of(_part(plan, weight)) * count
-        if not trained(weight):
-            continue
-        kept = master is not None and master != own
-        masters += master.bytes_of(weight.elements) * count if kept and master else 0
-        for state in state_bytes(updates.row, weight.shape, master or own, updates.options(weight)):
-            if state.kind is not Kind.STEP:
-                states += state.bytes * count
-                paged += state.bytes * count if state.place is Place.MANAGED else 0
-                fullest += -(-state.bytes * _part(plan, weight) // weight.elements) * count
-    states += sum(table.bytes for table in shared_tensors(updates.row)) if states else 0
+    for one in sized(plan, model):
+        weight, count = one.weight, one.copies
+        if one.saved:
+            fullest += dtype_of(plan, weight).bytes_of(_part(plan, weight)) * count
+        masters += one.master * count
+        states += sum(one.states) * count
+        paged += one.paged * count
+        fullest += sum(-(-size * _part(plan, weight) // weight.elements) for size in one.states) * count
+    states += sum(table.bytes for table in shared_tensors(updates_of(plan).row)) if states else 0
     held = [(line.account, line.dtype.bytes_of(elements(line.dims)) * copies) for line, copies in resident(ledger)]
     tensors = tuple(_tensors(plan, model))
     return Saved(
@@ -111,24 +103,12 @@ def _tensors(plan: Plan, model: Model) -> Iterator[tuple[tuple[int, ...], int]]:
     for weights, layers in layered(model):
         yield (
             tuple(
-                _saved_dtype(plan, dtype_of(plan, weight)).bytes_of(weight.elements)
+                saved_dtype(plan, dtype_of(plan, weight)).bytes_of(weight.elements)
                 for weight in weights
                 if plan.adapter is None or trained(weight)
             ),
             layers,
         )
-
-
-def dtype_of(plan: Plan, weight: Weight) -> DType:
-    """The dtype in which a weight is kept."""
-    norms = plan.precision.norms
-    if weight.dtype is not None:
-        return weight.dtype
-    return DTYPES[norms if norms and weight.role is Role.NORM else plan.precision.weights]
-
-
-def _saved_dtype(plan: Plan, own: DType) -> DType:
-    return DTYPES[plan.save.dtype] if plan.save and plan.save.dtype else own
 
 
 def _part(plan: Plan, weight: Weight) -> int:

@@ -1,14 +1,31 @@
-"""`trainledger checkpoint`: what a checkpoint takes on disk, and what resuming elsewhere needs."""
+"""`trainledger checkpoint`: what a checkpoint takes on disk, and what resuming elsewhere takes."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from trainledger.cli.estimate import UNITS_HELP, check_units
 from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, read_files
+
+if TYPE_CHECKING:
+    from trainledger.answer.budgets import Budgets
+    from trainledger.answer.estimate import Estimate
+    from trainledger.answer.resume_read import Resume
+
+RESUME_HELP = "Say what the ranks of this plan, or run's own file, read of it."
+WORLD_HELP = "Say what so many ranks read of it: the same plan with other data parallelism."
+UNIVERSAL_HELP = "DeepSpeed's is converted to a universal checkpoint first, which other ranks and stages read."
+
+
+class Elsewhere(NamedTuple):
+    """Where it is resumed: the plan's file, or a number of ranks; whether it is converted first."""
+
+    file: str
+    world: int
+    universal: bool
 
 
 def checkpoint(
@@ -17,6 +34,9 @@ def checkpoint(
     env: Env = None,
     versions: Versions = None,
     device: OwnDevice = "",
+    resume: Annotated[str, typer.Option("--resume", metavar="FILE", help=RESUME_HELP)] = "",
+    world: Annotated[int, typer.Option("--resume-world", metavar="N", help=WORLD_HELP)] = 0,
+    universal: Annotated[bool, typer.Option("--universal", help=UNIVERSAL_HELP)] = False,
     units: Annotated[str, typer.Option("--units", help=UNITS_HELP)] = "GiB",
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
 ) -> None:
@@ -29,12 +49,42 @@ def checkpoint(
     from trainledger.answer.disk import beside
     from trainledger.answer.estimate import estimate
 
-    found = beside(estimate(draft.plan)).checkpoint
+    answer = estimate(draft.plan)
+    budgets = beside(answer)
+    read = _resumed(answer, budgets, Elsewhere(resume, world, universal))
+    found = budgets.checkpoint
     if as_json:
-        print(json.dumps(found.to_dict(), indent=1))
+        data = found.to_dict()
+        if read is not None:
+            data["resume"]["read"] = read.to_dict()
+        print(json.dumps(data, indent=1))
         return
     from trainledger.show.estimate import View
-    from trainledger.show.places import checkpoint_sections
+    from trainledger.show.places import checkpoint_sections, resume_section
     from trainledger.show.table import screen_of, write
 
-    write(tuple(checkpoint_sections(found, View(units).size)), screen_of())
+    size = View(units).size
+    sections = list(checkpoint_sections(found, size))
+    more = [resume_section(read, size)] if read is not None else []
+    write((*sections[:-1], *more, *sections[-1:]), screen_of())
+
+
+def _resumed(answer: Estimate, budgets: Budgets, where: Elsewhere) -> Resume | None:
+    """What resuming there takes; None where nothing was asked. Raises InputError where it cannot be."""
+    from trainledger.answer.check import check
+    from trainledger.answer.resume import at_world, resume
+    from trainledger.answer.resume_read import Written, refused
+    from trainledger.answer.saved import saved_of
+    from trainledger.model.build import model_of
+
+    plan = answer.plan
+    if where.file and where.world:
+        raise refused("--resume-world", f"found {where.world}", "given with --resume", "Give one of them.")
+    if not where.file and not where.world:
+        if where.universal:
+            raise refused("--universal", "given alone", "it says how a resume reads it", "Add --resume-world N.")
+        return None
+    other = read_files([where.file], None, None, None).plan if where.file else at_world(plan, where.world)
+    check(other)
+    made = Written(plan, answer.model, budgets.checkpoint, saved_of(plan, answer.model, answer.ledger))
+    return resume(made, other, model_of(other), where.universal)

@@ -121,3 +121,39 @@ DIST_FILES = DistFiles(
 )
 EXPORT = "stage3_gather_16bit_weights_on_model_save"  # DeepSpeed's setting of an export of whole 16-bit weights
 STATE_DICT_TYPE = "state_dict_type"  # FSDP's setting: whole, or by shards
+
+
+@dataclass(frozen=True, slots=True)
+class Universal:
+    """DeepSpeed's conversion: processes that read parts of the optimizer's states at once, and those that join them;
+    copies of the states on disk while it runs (each parameter's parts, and what they are joined to)."""
+
+    extract: int
+    merge: int
+    copies: int
+    source: Source
+
+
+UNIVERSAL = Universal(
+    4, 2, 2,
+    Source(
+        "DeepSpeed universal checkpoints",
+        "deepspeed/checkpoint/{ds_to_universal,universal_checkpoint}.py; runtime/zero/stage3.py",
+        "0.19",
+    ),
+)  # fmt: skip
+SLICED = Source(
+    "PyTorch distributed checkpoint: every rank reads each stored tensor that overlaps its own, whole",
+    "torch/distributed/checkpoint/filesystem.py, read_data; planner_helpers.py",
+    "2.13",
+)
+SCATTERED = Source(
+    "Megatron-Core distributed checkpoints: which ranks read what, by the optimizer's sharding type",
+    "megatron/core/optimizer/distrib_optimizer.py, sharded_state_dict; dist_checkpointing/strategies/torch.py",
+    "0.14.0",
+)
+PARTED = Source(
+    "DeepSpeed load_checkpoint: a rank reads its own part, of as many data-parallel ranks as wrote it",
+    "deepspeed/runtime/engine.py, _load_zero_checkpoint, _get_all_zero_checkpoint_state_dicts",
+    "0.19.8",
+)

@@ -52,6 +52,9 @@ class Save(Section):
     format: CheckpointFormat | None = Field(None, description="How they are written; null means the framework's own.")
     dtype: Reduced | None = Field(None, description="Element type of saved weights; null means as they are resident.")
     optimizer: Bool = Field(True, description="Whether the optimizer's states are saved with the weights.")
+    resharded: Bool = Field(
+        False, description="Whether optimizer states are written whole, for other degrees (Megatron's torch_dist)."
+    )
     export: Bool = Field(False, description="Whether a copy of the weights that inference reads is written beside.")
     file_bytes: Size = Field(None, description="Largest file of weights; null means the framework's default.")
     limit: SavesOrNull = Field(None, description="Checkpoints that are kept (save_total_limit); null means all.")

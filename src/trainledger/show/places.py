@@ -8,6 +8,7 @@ from trainledger.answer.budgets import Budgets, asked
 from trainledger.answer.checkpoint import Checkpoint
 from trainledger.answer.disk import Elsewhere, beside, elsewhere
 from trainledger.answer.estimate import Estimate
+from trainledger.answer.resume_read import Resume
 from trainledger.show.table import Section
 
 Size = Callable[[int], str]
@@ -107,6 +108,23 @@ def checkpoint_sections(found: Checkpoint, size: Size) -> Iterator[Section]:
     inner = "" if found.resume is found.format else f": {found.resume.name}"
     yield Section(f"A checkpoint ({found.format.name}{inner})", tuple(text), header, rows, (3, 4, 5))
     yield Section("", (f"Source: {found.format.source}; metadata, schedules and random states are not counted",))
+
+
+def resume_section(found: Resume, size: Size) -> Section:
+    """What the ranks of another run read of it."""
+    files = "a file" if found.files == 1 else f"{found.files:,} files"
+    text = [
+        found.way,
+        f"{size(found.rank_bytes)} by the rank that reads most, from {files}; "
+        f"{size(found.total)} by all, of {size(found.stored)} stored",
+        f"{size(found.host)} of a rank's host memory at once",
+    ]
+    if found.conversion is not None:
+        made = found.conversion
+        text.insert(0, f"converted first: {size(made.host)} of host memory, {size(made.disk)} of disk meanwhile, "
+                       f"{size(made.written)} written")  # fmt: skip
+    many = "rank" if found.ranks == 1 else "ranks"
+    return Section(f"Resumed on {found.ranks:,} {many}", (*text, f"Source: {found.source}"))
 
 
 def seconds(value: float) -> str:

@@ -1,0 +1,158 @@
+"""How ranks read a checkpoint, by format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainledger.answer.checkpoint import largest
+from trainledger.answer.host import copies_of, way_of
+from trainledger.answer.resume_deepspeed import STAGES, conversion, read_whole
+from trainledger.answer.resume_read import WEIGHTS_ALONE, Resume, Written, answered, refused
+from trainledger.answer.resume_sliced import Part, Reading, sliced
+from trainledger.answer.saved import OPTIMIZER
+from trainledger.answer.saved_sizes import Sizes, dtype_of
+from trainledger.facts.checkpoints import DIST_FILES, FORMATS, PARTED, SCATTERED, SLICED, UNIVERSAL
+from trainledger.facts.host_memory import Load
+from trainledger.facts.sharding import FIRST
+from trainledger.ledger.mega_buffers import DISTRIBUTED
+from trainledger.ledger.strategy import fsdp_of
+from trainledger.model.counts import kinds
+from trainledger.model.program import Model
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+
+def whole(written: Written, other: Plan, model: Model) -> Resume:
+    """Every rank reads everything, but where one reads the weights for all."""
+    kind, ranks, way = written.kind, degrees(other).world, way_of(other)
+    one = way.load in (Load.FIRST, Load.ZERO) and kind in (WEIGHTS_ALONE, "trainer")
+    host = largest([each for each in written.files if each.what != OPTIMIZER])
+    if kind == WEIGHTS_ALONE:
+        tensor = max(dtype_of(other, weight).bytes_of(weight.elements) for weight, _ in kinds(model))
+        host = written.weights if copies_of(way.load, 1) else tensor
+    elif kind == "torch":
+        host = largest(written.files)
+    text = "one rank reads the weights for all" if one else "every rank reads all of it"
+    total = written.weights * (1 if one else ranks) + (written.total - written.weights) * ranks
+    reading = Reading(written.total, sum(each.count for each in written.files), total, host)
+    return answered(text, other, written, reading, way.source if kind == WEIGHTS_ALONE else written.source)
+
+
+def full(written: Written, other: Plan, model: Model) -> Resume:
+    """Rank 0 reads all and sends it; under FSDP1 every rank reads the weights."""
+    every = fsdp_of(other) == FIRST
+    text = "every rank reads the weights, rank 0 the optimizer" if every else "rank 0 reads all and sends the parts"
+    total = written.weights * (degrees(other).world if every else 1) + written.total - written.weights
+    reading = Reading(written.total, len(written.files), total, largest(written.files))
+    return answered(text, other, written, reading, written.source)
+
+
+def _all(one: Sizes) -> int:
+    return one.saved + one.kept
+
+
+def _weights(one: Sizes) -> int:
+    return one.saved
+
+
+def _kept(one: Sizes) -> int:
+    return one.kept
+
+
+def sharded(written: Written, other: Plan, model: Model) -> Resume:
+    """Each rank reads every stored shard that overlaps one of its own."""
+    before, after = degrees(written.plan), degrees(other)
+    old, new = Part(written.plan, written.model, before.shard), Part(other, model, after.shard)
+    replicas = after.world // (after.tp * after.pp * after.shard)
+    reading = sliced(old, new, _all if written.whole else _weights, replicas)
+    return answered("each rank reads the shards that overlap its own", other, written, reading, SLICED)
+
+
+def dist(written: Written, other: Plan, model: Model) -> Resume:
+    """Weights by every rank. The distributed optimizer's states lie in flat buckets, which other data-parallel ranks
+    cut anew, unless they were written whole: then one rank of each part reads them and scatters."""
+    before, after = degrees(written.plan), degrees(other)
+    save = written.plan.save
+    flat = written.whole and written.plan.parallel.strategy == DISTRIBUTED and not (save and save.resharded)
+    if flat and (before.tp, before.pp) != (after.tp, after.pp):
+        found = f"found tp {after.tp}, pp {after.pp}; the checkpoint has tp {before.tp}, pp {before.pp}"
+        fix = "Write it with save.resharded: true (--dist-ckpt-optim-fully-reshardable)."
+        raise refused("parallel", found, "optimizer states in flat buckets are read at the same", fix)
+    replicas = after.world // (after.tp * after.pp)
+    old, new = Part(written.plan, written.model, 1), Part(other, model, 1)
+    reading = sliced(old, new, _weights, replicas)
+    files = reading.writers * before.world // (before.tp * before.pp) * DIST_FILES.threads
+    way = "each rank reads the weights that overlap its own"
+    if written.whole:
+        states = sliced(old, new, _kept, 1)
+        if flat:
+            states, count = _flat(states, before.world // (before.tp * before.pp), replicas)
+            way += f", and {count} of its part's flat pieces"
+        else:
+            way += "; one of each part reads its states and scatters them"
+        reading = Reading(reading.most + states.most, files, reading.total + states.total,
+                          max(reading.largest, states.largest))  # fmt: skip
+    return answered(way, other, written, replace(reading, writers=files), SCATTERED)
+
+
+def _flat(states: Reading, pieces: int, ranks: int) -> tuple[Reading, int]:
+    """States of a model-parallel part in so many flat pieces, as so many data-parallel ranks read those that overlap
+    their own; how many one reads at most."""
+    counts = [-(-(at + 1) * pieces // ranks) - at * pieces // ranks for at in range(ranks)]
+    most, total = -(-states.most * max(counts) // pieces), -(-states.total * sum(counts) // pieces)
+    return Reading(most, 0, total, -(-states.most // pieces)), max(counts)
+
+
+def torch(written: Written, other: Plan, model: Model) -> Resume:
+    """Each rank reads its model-parallel part's file; one of each part reads the distributed optimizer's and
+    scatters."""
+    before, after = degrees(written.plan), degrees(other)
+    mine, theirs = (before.tp, before.pp, before.ep), (after.tp, after.pp, after.ep)
+    if mine != theirs:
+        found = f"found tp, pp, ep {theirs}; the checkpoint has {mine}"
+        raise refused("parallel", found, "the same are needed", f"Else {FORMATS['megatron-torch'].other}.")
+    weights = max(one.bytes for one in written.files if one.what != OPTIMIZER)
+    states = sum(one.bytes for one in written.files if one.what == OPTIMIZER)
+    parts, apart = before.tp * before.pp * before.ep, written.plan.parallel.strategy == DISTRIBUTED
+    total = weights * after.world + states * (parts if apart else after.world)
+    reading = Reading(weights + states, 1 + (apart and states > 0), total, max(weights, states))
+    way = "each rank reads its part's weights" + (", one of each part its states" if apart else " and states")
+    return answered(way, other, written, reading, written.source)
+
+
+def parted(written: Written, other: Plan, model: Model) -> Resume:
+    """Each rank reads the weights that rank 0 wrote, and its own part."""
+    before, after = degrees(written.plan), degrees(other)
+    stages = (written.plan.parallel.strategy, other.parallel.strategy)
+    fix = "Convert it first: add --universal."
+    if stages[0] != stages[1]:
+        raise refused("parallel.strategy", f"found {stages[1]}", f"the checkpoint is of {stages[0]}", fix)
+    spread = stages[0] in STAGES
+    if spread and before.shard != after.shard:
+        allowed = f"the {before.shard} ranks that wrote parts are needed: DeepSpeed does not cut them anew"
+        raise refused("parallel.dp", f"found {after.shard}", allowed, fix)
+    sizes = [one.bytes for one in written.files]
+    reading = Reading(sum(sizes), len(sizes), sum(sizes) * after.world, max(sizes, default=0))
+    way = "each rank reads the weights and its own part" if spread else "every rank reads all of it"
+    return answered(way, other, written, reading, PARTED)
+
+
+def converted(written: Written, other: Plan, model: Model) -> Resume:
+    """Each rank reads the model's states, and the files of parameters that it has a piece of."""
+    if not written.whole or written.plan.parallel.strategy not in STAGES:
+        raise refused("--universal", "given", "states of ZeRO's stages 1 to 3 are what it converts")
+    if written.plan.parallel.tp * other.parallel.tp > 1:
+        raise refused("parallel.tp", "found tensor parallelism", "1 can be counted of a conversion so far")
+    weights = written.weights
+    part = max(one.bytes for one in written.files if one.what == OPTIMIZER)
+    ranks, most = read_whole(written.plan, model, other)
+    size, files = max(ranks)
+    replicas = degrees(other).world // len(ranks)
+    total = sum(one for one, _ in ranks) * replicas + weights * degrees(other).world
+    made = conversion(written.plan, model, part, weights)
+    reading = Reading(size + weights, files + bool(weights), total, max(most, weights))
+    way = "each rank reads whole parameters: " + (
+        "all of them" if other.parallel.strategy == "zero3" else "those that its partition has a piece of"
+    )
+    found = answered(way, other, written, reading, UNIVERSAL.source)
+    return replace(found, stored=made.written, conversion=made)

@@ -1,0 +1,66 @@
+"""Bytes of one weight in a checkpoint, and of what the optimizer keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.optimizer_bytes import state_bytes
+from trainledger.facts.optimizer_kinds import Kind, Place
+from trainledger.ledger.rank import trained_of, updates_of
+from trainledger.model.counts import kinds
+from trainledger.model.program import Model, Role, Weight
+from trainledger.plan.schema import Plan
+
+
+class Sizes(NamedTuple):
+    """A weight, how many such there are, and bytes of each: as it is saved (0: it is not), its master weight, its
+    states (without counts of steps), and those of them that lie in managed memory."""
+
+    weight: Weight
+    copies: int
+    saved: int
+    master: int
+    states: tuple[int, ...]
+    paged: int
+
+    @property
+    def kept(self) -> int:
+        """Master weight and states."""
+        return self.master + sum(self.states)
+
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """Bytes of each tensor of it that a checkpoint may hold."""
+        return (self.saved, self.master, *self.states)
+
+
+def dtype_of(plan: Plan, weight: Weight) -> DType:
+    """The dtype in which a weight is kept."""
+    norms = plan.precision.norms
+    if weight.dtype is not None:
+        return weight.dtype
+    return DTYPES[norms if norms and weight.role is Role.NORM else plan.precision.weights]
+
+
+def saved_dtype(plan: Plan, own: DType) -> DType:
+    """The dtype in which a weight is saved."""
+    return DTYPES[plan.save.dtype] if plan.save and plan.save.dtype else own
+
+
+def sized(plan: Plan, model: Model) -> Iterator[Sizes]:
+    """Every kind of weight; of an adapter's run only what it trains is saved."""
+    trained, updates = trained_of(plan), updates_of(plan)
+    master = DTYPES[plan.precision.master] if plan.precision.master else None
+    for weight, count in kinds(model):
+        own, learns = dtype_of(plan, weight), trained(weight)
+        saved = saved_dtype(plan, own).bytes_of(weight.elements) if plan.adapter is None or learns else 0
+        if not learns:
+            yield Sizes(weight, count, saved, 0, (), 0)
+            continue
+        copied = master.bytes_of(weight.elements) if master is not None and master != own else 0
+        made = state_bytes(updates.row, weight.shape, master or own, updates.options(weight))
+        states = [one for one in made if one.kind is not Kind.STEP]
+        paged = sum(one.bytes for one in states if one.place is Place.MANAGED)
+        yield Sizes(weight, count, saved, copied, tuple(one.bytes for one in states), paged)
