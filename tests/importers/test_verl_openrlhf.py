@@ -101,6 +101,15 @@ def test_packed_tokens_are_each_devices() -> None:
         assert of(verl, f"{packed} {more}").given["batch.sequence"].value == tokens
 
 
+def test_sglang_is_sent_buckets() -> None:
+    base = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=m actor_rollout_ref.rollout.name"
+    path = "roles.rollout.engine.bucket"
+    assert of(verl, f"{base}=sglang").filled[path].value == 512 * 2**20
+    size = "actor_rollout_ref.rollout.update_weights_bucket_megabytes=64"
+    assert of(verl, f"{base}=sglang {size}").given[path].value == 64 * 2**20
+    assert path not in of(verl, f"{base}=vllm {size}").given
+
+
 def test_what_else_megatron_scripts_say_is_kept_apart() -> None:
     base = "python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer.yaml actor_rollout_ref.model.path=m"
     one = "actor_rollout_ref.actor."

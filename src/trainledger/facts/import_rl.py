@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainledger.base.sources import Source
+from trainledger.base.units import MIB
 from trainledger.facts import import_verl_megatron as megatron
 from trainledger.facts.import_rows import FilledRow, KeyRow, nothing, read, uncounted
 from trainledger.facts.option_row import Direction
@@ -20,10 +21,11 @@ ACTOR, MODEL, ROLLOUT, REF = (f"actor_rollout_ref.{one}." for one in ("actor", "
 SHARE, ENGINE_TP, FREES = (
     f"{ROLLOUT}{one}" for one in ("gpu_memory_utilization", "tensor_model_parallel_size", "free_cache_engine")
 )
+BUCKET, BUCKETS = f"{ROLLOUT}update_weights_bucket_megabytes", "sglang"  # and the engine that is sent buckets
 SCORED, REF_SCORED = f"{ROLLOUT}log_prob_micro_batch_size_per_gpu", f"{REF}log_prob_micro_batch_size_per_gpu"
 KL = (f"{ACTOR}use_kl_loss", "algorithm.use_kl_in_reward")
 AWAY = (f"{ACTOR}fsdp_config.param_offload", f"{ACTOR}fsdp_config.optimizer_offload")
-VERL_ACTING = (SHARE, ENGINE_TP, FREES, SCORED, REF_SCORED, *KL, *AWAY, "critic.enable", "critic.model.path",
+VERL_ACTING = (BUCKET, SHARE, ENGINE_TP, FREES, SCORED, REF_SCORED, *KL, *AWAY, "critic.enable", "critic.model.path",
                "critic.ppo_micro_batch_size_per_gpu", "reward_model.enable", "reward_model.model.path")  # fmt: skip
 MICRO = f"{ACTOR}ppo_micro_batch_size_per_gpu"
 MINI = f"{ACTOR}ppo_mini_batch_size"
@@ -94,6 +96,10 @@ VERL_ENGINE = (
     FilledRow("roles.rollout.parallel.tp", 2, "rollout.tensor_model_parallel_size 2", VERL),
     FilledRow("roles.rollout.precision.weights", "bf16", "rollout.dtype bfloat16", VERL),
 )
+VERL_BUCKET = FilledRow(
+    "roles.rollout.engine.bucket", 512 * MIB, "SGLang is sent weights in buckets, update_weights_bucket_megabytes 512",
+    Source("verl's SGLang engine", "verl/workers/rollout/sglang_rollout/{sglang_rollout,utils}.py", "0.7.0"),
+)  # fmt: skip
 VERL_SLEEP = FilledRow("roles.rollout.engine.sleep_level", 2, "free_cache_engine true; vLLM drops its weights", WORKERS)
 VERL_TUNED = FilledRow("roles.rollout.engine.sleep_level", 1, "free_cache_engine true; with LoRA weights stay", WORKERS)
 VERL_REF = FilledRow(

@@ -35,7 +35,6 @@ STRAIGHT = {  # of the layers' configuration, what a plan's options say by anoth
     f"{OVERRIDE}num_layers_in_first_pipeline_stage": "parallel.options.decoder_first_pipeline_num_layers",
     f"{OVERRIDE}num_layers_in_last_pipeline_stage": "parallel.options.decoder_last_pipeline_num_layers",
 }
-BUCKET = "actor_rollout_ref.rollout.update_weights_bucket_megabytes"
 READ = (
     *(f"{part}{name}" for part in (REF, CRITIC) for name in DEGREES.values()),
     *(f"{ACTOR}{one}" for one in (SEQUENCE, DISTRIBUTED)),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trainledger.base.units import MIB
 from trainledger.facts.import_rl import (
     ACTING,
     ACTOR,
     AWAY,
+    BUCKET,
+    BUCKETS,
     ENGINE_TP,
     FREES,
     KL,
@@ -16,8 +19,10 @@ from trainledger.facts.import_rl import (
     OPENRLHF_ENGINE,
     OPENRLHF_LOSS,
     REF_SCORED,
+    ROLLOUT,
     SCORED,
     SHARE,
+    VERL_BUCKET,
     VERL_ENGINE,
     VERL_LOSS,
     VERL_REF,
@@ -64,6 +69,10 @@ def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
     if given.said(SHARE):
         given.give("roles.rollout.engine.memory_share", given.number(SHARE), SHARE)
     _number(given, ENGINE_TP, "roles.rollout.parallel.tp")
+    if given.values.get(f"{ROLLOUT}name") == BUCKETS:
+        if given.said(BUCKET) and (size := given.whole(BUCKET)) is not None:
+            given.give("roles.rollout.engine.bucket", size * MIB, BUCKET)
+        _fill(piece, VERL_BUCKET)
     for row in (*VERL_ENGINE, *(() if given.values.get(FREES) in OFF else (VERL_TUNED if tuned else VERL_SLEEP,))):
         _fill(piece, row)
 
