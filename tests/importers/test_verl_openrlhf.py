@@ -101,6 +101,22 @@ def test_packed_tokens_are_each_devices() -> None:
         assert of(verl, f"{packed} {more}").given["batch.sequence"].value == tokens
 
 
+def test_packed_rows_of_the_roles() -> None:
+    base, own = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=m", "actor_rollout_ref."
+    packed = f"{base} {own}actor.use_dynamic_bsz=True"
+    alone = of(verl, packed)
+    assert alone.filled["batch.sequence"].value == 16384
+    assert alone.filled["roles.critic.batch.sequence"].value == 32768
+    more = f"{own}actor.ppo_max_token_len_per_gpu=1000 {own}rollout.log_prob_max_token_len_per_gpu=2500"
+    said = of(verl, f"{packed} {more} critic.ppo_max_token_len_per_gpu=3000 {own}actor.use_kl_loss=True")
+    assert said.given["roles.policy.forward_batch"].value == 3
+    assert "roles.reference.forward_batch" not in said.given
+    assert said.given["roles.critic.batch.sequence"].value == 3000
+    spread = f"{own}actor.megatron.context_parallel_size=2 critic.megatron.context_parallel_size=4"
+    wide = of(verl, f"{packed} {more} {spread} critic.ppo_max_token_len_per_gpu=3000").given
+    assert [wide[path].value for path in ("batch.sequence", "roles.critic.batch.sequence")] == [2000, 12000]
+
+
 def test_sglang_is_sent_buckets() -> None:
     base = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=m actor_rollout_ref.rollout.name"
     path = "roles.rollout.engine.bucket"

@@ -29,7 +29,9 @@ VERL_ACTING = (BUCKET, SHARE, ENGINE_TP, FREES, SCORED, REF_SCORED, *KL, *AWAY, 
                "critic.ppo_micro_batch_size_per_gpu", "reward_model.enable", "reward_model.model.path")  # fmt: skip
 MICRO = f"{ACTOR}ppo_micro_batch_size_per_gpu"
 MINI = f"{ACTOR}ppo_mini_batch_size"
-TOKENS = f"{ACTOR}ppo_max_token_len_per_gpu"
+TOKENS, CRITIC_TOKENS = f"{ACTOR}ppo_max_token_len_per_gpu", "critic.ppo_max_token_len_per_gpu"
+SCORED_TOKENS, REF_SCORED_TOKENS = (f"{one}log_prob_max_token_len_per_gpu" for one in (ROLLOUT, REF))
+DYNAMIC = f"{ACTOR}use_dynamic_bsz"
 PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 ENGINES = {"fsdp": "fsdp1", "fsdp2": "fsdp2"}
 ESTIMATORS = {"grpo": "grpo", "gae": "ppo"}
@@ -52,9 +54,9 @@ VERL_ROLES = f"""
 {ROLLOUT}data_parallel_size {ROLLOUT}name
 {ROLLOUT}max_num_batched_tokens {ROLLOUT}max_num_seqs {ROLLOUT}max_model_len
 {ROLLOUT}log_prob_micro_batch_size
-{ROLLOUT}log_prob_max_token_len_per_gpu {ROLLOUT}enforce_eager {ROLLOUT}dtype
+{ROLLOUT}enforce_eager {ROLLOUT}dtype
 {ROLLOUT}layered_summon {ROLLOUT}expert_parallel_size
-{REF}log_prob_micro_batch_size {REF}log_prob_max_token_len_per_gpu {REF}strategy {REF}fsdp_config.* {REF}megatron.*
+{REF}log_prob_micro_batch_size {REF}strategy {REF}fsdp_config.* {REF}megatron.*
 {REF}ulysses_sequence_parallel_size critic.* reward_model.*
 {ACTOR}calculate_entropy
 """
@@ -73,7 +75,7 @@ reward_manager.* ray_init.* ray_kwargs.* transfer_queue.* hydra.* actor_rollout_
 actor_rollout_ref.nccl_timeout model.* optim.* sandbox_fusion.* reward.* _target_ defaults
 """
 VERL_ROWS: tuple[KeyRow, ...] = (
-    *read(VERL, (*VERL_READ.split(), *VERL_ACTING, *megatron.READ)),
+    *read(VERL, (*VERL_READ.split(), *VERL_ACTING, CRITIC_TOKENS, SCORED_TOKENS, REF_SCORED_TOKENS, *megatron.READ)),
     *nothing(VERL, megatron.QUIET),
     *uncounted(VERL, ((name, Direction.LOW) for name in VERL_ROLES.split())),
     *uncounted(VERL, ((name, Direction.EITHER) for name in VERL_EITHER.split())),
@@ -106,6 +108,8 @@ VERL_REF = FilledRow(
     "roles.reference.states.idle", "offloaded", "FSDP's CPUOffload of a model that is only run", WORKERS
 )
 VERL_LOSS = FilledRow("stack.loss", "full", "log-probabilities by flash-attn's cross-entropy", WORKERS)
+VERL_TOKENS = FilledRow("batch.sequence", 16384, "ppo_max_token_len_per_gpu 16384", VERL)
+CRITIC_FILLED = FilledRow("roles.critic.batch.sequence", 32768, "critic.ppo_max_token_len_per_gpu 32768", VERL)
 PROMPT = FilledRow("batch.sequence", 512, "data.max_prompt_length 512, data.max_response_length 512", VERL)
 
 # OpenRLHF: the plan's key, and the arguments that say it, newest name first

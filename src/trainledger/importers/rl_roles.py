@@ -11,6 +11,9 @@ from trainledger.facts.import_rl import (
     AWAY,
     BUCKET,
     BUCKETS,
+    CRITIC_FILLED,
+    CRITIC_TOKENS,
+    DYNAMIC,
     ENGINE_TP,
     FREES,
     KL,
@@ -19,14 +22,18 @@ from trainledger.facts.import_rl import (
     OPENRLHF_ENGINE,
     OPENRLHF_LOSS,
     REF_SCORED,
+    REF_SCORED_TOKENS,
     ROLLOUT,
     SCORED,
+    SCORED_TOKENS,
     SHARE,
+    TOKENS,
     VERL_BUCKET,
     VERL_ENGINE,
     VERL_LOSS,
     VERL_REF,
     VERL_SLEEP,
+    VERL_TOKENS,
     VERL_TUNED,
 )
 from trainledger.facts.import_rows import FilledRow
@@ -45,7 +52,7 @@ def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
     if not megatron:
         _fill(piece, VERL_LOSS)
     tuned = given.has(f"{MODEL}lora_rank") and bool(given.whole(f"{MODEL}lora_rank", 0))
-    _number(given, SCORED, "roles.policy.forward_batch")
+    _scored(given, "policy", SCORED, SCORED_TOKENS)
     if not megatron and (state := STATES.get((given.has(AWAY[0]), given.has(AWAY[1])))):
         piece.give("roles.policy.states.idle", state, given.where(next(filter(given.has, AWAY))))
     if any(given.has(name) for name in KL) and not tuned:  # an adapter that is switched off is its own reference
@@ -53,10 +60,12 @@ def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
             piece.give("roles.reference.placement", "colocated", given.where(next(filter(given.has, KL))))
         else:
             _fill(piece, VERL_REF)
-        _number(given, REF_SCORED, "roles.reference.forward_batch")
+        _scored(given, "reference", REF_SCORED, REF_SCORED_TOKENS)
+    critic = False
     if given.has("critic.enable") or piece.given["task"].value == "ppo":
         _model(given, "critic", "critic.model.path")
         _number(given, "critic.ppo_micro_batch_size_per_gpu", "roles.critic.batch.micro_batch")
+        critic = True
     if given.has("reward_model.enable") and megatron:  # an engine of its own scores
         piece.uncounted.append(
             Uncounted("reward_model.enable", given.where("reward_model.enable"), Direction.LOW.value)
@@ -66,6 +75,9 @@ def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
     if megatron:
         named = {path.split(".")[1] for path in piece.given if path.startswith("roles.")}
         verl_megatron.roles(given, piece, frozenset({"policy", *named}))
+    if critic and given.has(DYNAMIC):
+        spread = "roles.critic.parallel.cp" if megatron else "parallel.cp"
+        packed(given, CRITIC_FILLED.path, CRITIC_TOKENS, CRITIC_FILLED, spread)
     if given.said(SHARE):
         given.give("roles.rollout.engine.memory_share", given.number(SHARE), SHARE)
     _number(given, ENGINE_TP, "roles.rollout.parallel.tp")
@@ -75,6 +87,26 @@ def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
         _fill(piece, VERL_BUCKET)
     for row in (*VERL_ENGINE, *(() if given.values.get(FREES) in OFF else (VERL_TUNED if tuned else VERL_SLEEP,))):
         _fill(piece, row)
+
+
+def packed(given: Settings, path: str, name: str, row: FilledRow, spread: str) -> None:
+    """Tokens of a row that is packed: so many for each of the ranks over which a sequence is spread."""
+    ranks = given.piece.given.get(spread)
+    count = ranks.value if ranks is not None and isinstance(ranks.value, int) else 1
+    if given.has(name) and (tokens := given.whole(name)) is not None:
+        given.give(path, tokens * count, name)
+    elif isinstance(row.value, int):
+        given.piece.fill(path, row.value * count, row.why, row.source)
+
+
+def _scored(given: Settings, role: str, many: str, tokens: str) -> None:
+    """Sequences of a role's forward; of packed rows, how many of the policy's it takes."""
+    if given.has(DYNAMIC):
+        own = (given.whole(TOKENS) if given.has(TOKENS) else None) or VERL_TOKENS.value
+        if given.has(tokens) and isinstance(own, int) and (count := given.whole(tokens)) is not None:
+            given.give(f"roles.{role}.forward_batch", -(-count // own), tokens)
+        return
+    _number(given, many, f"roles.{role}.forward_batch")
 
 
 def openrlhf_roles(given: Settings, piece: Piece) -> None:

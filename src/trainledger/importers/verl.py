@@ -8,6 +8,7 @@ from typing import Any
 
 from trainledger.facts.import_rl import (
     ACTOR,
+    DYNAMIC,
     ENGINES,
     ESTIMATORS,
     MICRO,
@@ -19,6 +20,7 @@ from trainledger.facts.import_rl import (
     TOKENS,
     VERL_FILLED,
     VERL_ROWS,
+    VERL_TOKENS,
 )  # fmt: skip
 from trainledger.facts.import_rows import CERTAIN
 from trainledger.facts.import_verl_megatron import FILLED
@@ -29,7 +31,7 @@ from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import Keyed
 from trainledger.importers.piece import Piece, Rank
-from trainledger.importers.rl_roles import verl_roles
+from trainledger.importers.rl_roles import packed, verl_roles
 from trainledger.importers.settings import Settings
 from trainledger.importers.yaml_text import scalar
 
@@ -145,12 +147,9 @@ def _batch(given: Settings, piece: Piece) -> None:
         for name in ("data.max_prompt_length", "data.max_response_length")
     ]
     total = sum(one for one in lengths if isinstance(one, int))
-    if given.has(f"{ACTOR}use_dynamic_bsz"):
-        tokens = given.whole(TOKENS) if given.has(TOKENS) else None
-        piece.give("batch.micro_batch", 1, given.where(f"{ACTOR}use_dynamic_bsz"))
-        ranks = piece.given.get("parallel.cp")  # tokens are each device's
-        spread = ranks.value if ranks is not None and isinstance(ranks.value, int) else 1
-        piece.give("batch.sequence", (tokens or total) * spread, given.where(TOKENS))
+    if given.has(DYNAMIC):
+        piece.give("batch.micro_batch", 1, given.where(DYNAMIC))
+        packed(given, "batch.sequence", TOKENS, VERL_TOKENS, "parallel.cp")
         return
     piece.give("batch.sequence", total, given.where("data.max_response_length"))
     if given.said(MICRO):
