@@ -61,23 +61,30 @@ def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
         else:
             _fill(piece, VERL_REF)
         _scored(given, "reference", REF_SCORED, REF_SCORED_TOKENS)
-    critic = False
-    if given.has("critic.enable") or piece.given["task"].value == "ppo":
-        _model(given, "critic", "critic.model.path")
-        _number(given, "critic.ppo_micro_batch_size_per_gpu", "roles.critic.batch.micro_batch")
-        critic = True
-    if given.has("reward_model.enable") and megatron:  # an engine of its own scores
-        piece.uncounted.append(
-            Uncounted("reward_model.enable", given.where("reward_model.enable"), Direction.LOW.value)
-        )
-    elif given.has("reward_model.enable"):
-        _model(given, "reward", "reward_model.model.path")
+    _valued(given, piece, megatron)
     if megatron:
         named = {path.split(".")[1] for path in piece.given if path.startswith("roles.")}
         verl_megatron.roles(given, piece, frozenset({"policy", *named}))
-    if critic and given.has(DYNAMIC):
+    if given.has(DYNAMIC) and any(path.startswith("roles.critic.") for path in piece.given):
         spread = "roles.critic.parallel.cp" if megatron else "parallel.cp"
         packed(given, CRITIC_FILLED.path, CRITIC_TOKENS, CRITIC_FILLED, spread)
+    _engine(given, piece, tuned)
+
+
+def _valued(given: Settings, piece: Piece, megatron: bool) -> None:
+    """The critic and the reward model."""
+    scores = "reward_model.enable"
+    if given.has("critic.enable") or piece.given["task"].value == "ppo":
+        _model(given, "critic", "critic.model.path")
+        _number(given, "critic.ppo_micro_batch_size_per_gpu", "roles.critic.batch.micro_batch")
+    if given.has(scores) and megatron:  # an engine of its own scores
+        piece.uncounted.append(Uncounted(scores, given.where(scores), Direction.LOW.value))
+    elif given.has(scores):
+        _model(given, "reward", "reward_model.model.path")
+
+
+def _engine(given: Settings, piece: Piece, tuned: bool) -> None:
+    """The engine's share, ranks, buckets and sleep."""
     if given.said(SHARE):
         given.give("roles.rollout.engine.memory_share", given.number(SHARE), SHARE)
     _number(given, ENGINE_TP, "roles.rollout.parallel.tp")
