@@ -18,7 +18,7 @@ from trainledger.importers.plan_file import draft_of
 @pytest.mark.parametrize(
     ("key", "sections"),
     [
-        ("model.kv_lora_rank", {"model": LATENT, "parallel": {"tp": 2, "sp": True}}),
+        ("parallel.tp", {"model": {**LATENT, "q_lora_rank": 99}, "parallel": {"tp": 2, "sp": True}}),
         ("parallel.options.moe_token_dispatcher_type", {"options": {"moe_token_dispatcher_type": "ring"}}),
         ("parallel.options.moe_router_dtype", {"options": {"moe_router_dtype": "bf16"}}),
         (

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
 from trainledger.facts.dtypes import FP8
-from trainledger.facts.transformer_engine import NAME
 from trainledger.facts.transformer_engine_fp8 import RECIPES, recipe_of
 from trainledger.ledger.mega_fp8 import DELAYED, WIDTHS
+from trainledger.model.megatron_own import own_layers
 from trainledger.plan.schema import Plan
 
 
@@ -20,7 +20,7 @@ def quantised_problems(plan: Plan) -> Iterator[Problem]:
             found = f"found {precision.compute!r} with weights of 8 bits"
             yield Problem("precision.compute", found, f"{', '.join(WIDTHS)} read them")
         return
-    if NAME not in stack.kernels or stack.options.get("transformer_impl") == "local":
+    if own_layers(plan):
         need = "Transformer Engine's layers are needed (stack.kernels: [te])"
         yield Problem("precision.compute", f"found {precision.compute!r} with Megatron's own layers", need)
     name = (precision.fp8.recipe if precision.fp8 else None) or DELAYED

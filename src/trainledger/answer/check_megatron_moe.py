@@ -7,8 +7,8 @@ from typing import Any
 
 from trainledger.base.problems import Problem
 from trainledger.facts.megatron_offload import AGAIN
-from trainledger.facts.transformer_engine import NAME
 from trainledger.ledger.mega_pieces import MODULES
+from trainledger.model.megatron_own import own_layers
 from trainledger.plan.schema import Plan
 
 SO_FAR = "can be estimated so far"
@@ -21,18 +21,21 @@ def expert_problems(plan: Plan) -> Iterator[Problem]:
     """Problems of experts and latent attention, and of modules that run again."""
     keys = plan.keys()
     yield from _again(plan)
-    if keys.get("kv_lora_rank") is not None and _local(plan) and plan.parallel.tp > 1:
-        yield Problem(
-            "model.kv_lora_rank", "attention through latents with Megatron's own layers over several ranks",
-            f"it {SO_FAR} with parallel.tp = 1, or with Transformer Engine's (stack.kernels: [te])",
-        )  # fmt: skip
+    if own_layers(plan) and plan.parallel.tp > 1:
+        yield from _latents(plan, keys)
     if keys.get("num_experts") is not None:
         yield from _options(plan.parallel.options)
         yield from _spread(plan)
 
 
-def _local(plan: Plan) -> bool:
-    return NAME not in plan.stack.kernels or plan.stack.options.get("transformer_impl") == "local"
+def _latents(plan: Plan, keys: Mapping[str, Any]) -> Iterator[Problem]:
+    """Megatron's own projections down to latents are spread over tp by their outputs."""
+    tp, turned = plan.parallel.tp, keys.get("qk_rope_head_dim")
+    for name, more in (("q_lora_rank", 0), ("kv_lora_rank", turned if isinstance(turned, int) else 0)):
+        rank = keys.get(name)
+        if isinstance(rank, int) and (rank + more) % tp:
+            beside = f" and {more} elements that turn" if more else ""
+            yield Problem("parallel.tp", f"found {tp}", f"model.{name} {rank}{beside} are spread over it: a divisor")
 
 
 def _again(plan: Plan) -> Iterator[Problem]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from trainledger.facts.megatron import FAMILY
 from trainledger.facts.model_types import MODEL_TYPES
-from trainledger.facts.transformer_engine import BACKENDS, NAME
+from trainledger.facts.transformer_engine import BACKENDS
 from trainledger.ledger.mega import Backend, Engine
 from trainledger.ledger.mega_fp8 import quant_of
 from trainledger.ledger.mega_routing import installed
+from trainledger.model.megatron_own import own_layers
 from trainledger.plan.schema import Plan
 
 LEVELS = "hierarchical_context_parallel_sizes"
@@ -18,7 +19,7 @@ WORDS = {"flash": Backend.FLASH, "unfused": Backend.UNFUSED, "eager": Backend.UN
 def engine_of(plan: Plan, architecture: str) -> Engine | None:
     """How Transformer Engine runs this plan's layers; None where Megatron's own modules do."""
     stack, parallel = plan.stack, plan.parallel
-    if NAME not in stack.kernels or stack.options.get("transformer_impl") == "local":
+    if own_layers(plan):
         return None
     fixed = str(stack.env.get(ALLOWED)) == "0" or bool(stack.options.get("deterministic_mode"))
     exchange = str(parallel.options.get("cp_comm_type") or "p2p")

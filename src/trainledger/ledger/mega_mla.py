@@ -27,10 +27,12 @@ def whole(f: Frame, spec: Parallel, x: int, dims: Dims) -> int:
 
 def latents(f: Frame, x: int, dims: Dims) -> list[int]:
     """The latent, which Transformer Engine's layer copies as it is a part of a larger tensor, and the part of the keys
-    that turns, gathered where the sequence is spread."""
+    that turns, gathered where the sequence is spread. Megatron's own layers have gathered both over several ranks."""
     t, ranks = f.tape, mega_of(f).ranks
     front = t.dims[x][:-1]
     low, turned = aten.chunk(t, x, [(*front, dims[0]), (*front, dims[1])])
+    if mega_of(f).engine is None and ranks > 1:
+        return [_own_part(f, low), turned]
     if ranks > 1:
         longer = tuple(Axis(one.dim, one.size * ranks) if one.dim is Dim.SEQUENCE else one for one in front)
         part = turned
@@ -39,6 +41,14 @@ def latents(f: Frame, x: int, dims: Dims) -> list[int]:
     if mega_of(f).engine is None:  # PyTorch's product reads it as it lies
         return [low, turned]
     return [aten.copy(t, low), turned]
+
+
+def _own_part(f: Frame, x: int) -> int:
+    """This rank's part of the sequence, copied out of a larger tensor; backward gathers its gradient."""
+    t, ranks = f.tape, mega_of(f).ranks
+    part = tuple(Axis(one.dim, one.size // ranks) if one.dim is Dim.SEQUENCE else one for one in t.dims[x])
+    out = t.fresh(part, t.dtype[x], True, "part of the latent")
+    return t.run(Prim("part of the sequence", (x,), (out,), (), aten.GRAD0, ()))
 
 
 def unfolded(f: Frame, straight: int, ins: Made, dims: Dims) -> list[int]:

@@ -59,8 +59,8 @@ def apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [looked(f, op.spec, ins[0], op.dims)]
         case Paired():
             return [aten.cat(f.tape, ins, (*f.tape.dims[ins[0]][:-1], *op.dims), "both side by side")]
-        case Regathered():
-            return [regathered(f, ins[0], op.dims)]
+        case Regathered(whole):
+            return [regathered(f, ins[0], op.dims, whole)]
         case Whole() | Scattered():
             return [exchanged(f, ins[0], isinstance(op.spec, Whole))]
         case _:
@@ -249,8 +249,9 @@ def exchanged(f: Frame, x: int, whole: bool) -> int:
     return t.run(Prim("all-gather" if whole else "reduce-scatter", (x,), (out,), (), (Step(Code.GRAD, 0),), ()))
 
 
-def regathered(f: Frame, x: int, dims: Dims) -> int:
-    """All ranks' parts received one after the other, then side by side; a rank's part of the sequence is a view."""
+def regathered(f: Frame, x: int, dims: Dims, stays: bool) -> int:
+    """All ranks' parts received one after the other, then side by side; a rank's part of the sequence is a view, where
+    it does not keep all of it (`stays`)."""
     t, mega = f.tape, mega_of(f)
     if mega.parts.tp == 1:
         return aten.view(t, x, (*t.dims[x][:-1], *dims))
@@ -258,7 +259,7 @@ def regathered(f: Frame, x: int, dims: Dims) -> int:
     work = (aten.temporary(t, whole, t.dtype[x], "parts of all ranks"),)
     made = t.fresh(whole, t.dtype[x], True, "gathered")
     t.run(Prim("all-gather", (x,), (made,), (), (Step(Code.GRAD, 0),), work))
-    if mega.ranks == 1:
+    if mega.ranks == 1 or stays:
         return made
     part = t.alias(made, cut(whole, mega.ranks))
     t.run(Prim("part of the sequence", (made,), (part,), (), (Step(Code.GRAD, 0),), ()))

@@ -9,6 +9,7 @@ from typing import Any
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES, FP32
+from trainledger.facts.megatron import FRAMEWORKS
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.facts.peft import UPCAST
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
@@ -20,6 +21,7 @@ from trainledger.model.adapted import adapted, method_of
 from trainledger.model.chosen import chosen
 from trainledger.model.keys import Keys
 from trainledger.model.looped import looped, loops
+from trainledger.model.megatron_own import with_own_latents
 from trainledger.model.program import Model
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS, prefixed, prompted, with_tokens
 from trainledger.model.quantised import packing_of, quantised
@@ -63,6 +65,8 @@ def _model_of(plan: Plan) -> Model:
         return own(plan)
     release = plan.stack.versions.get("transformers", "")
     model, packing = as_run(build(plan.keys()), plan), packing_of(plan)
+    if plan.stack.framework in FRAMEWORKS:
+        return with_own_latents(model, plan)
     model = valued(model) if plan.task == REWARDED else model
     if loops(plan):
         model = looped(model, plan)

@@ -113,7 +113,9 @@ class Paired:
 @dataclass(frozen=True, slots=True)
 class Regathered:
     """A column-parallel layer's result gathered from all tensor-parallel ranks, of which each takes its part of the
-    sequence where that is spread."""
+    sequence where that is spread; `whole`: it keeps all of it."""
+
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
