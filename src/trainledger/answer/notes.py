@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trainledger.answer.bands import Peak
 from trainledger.answer.notes_beyond import beyond_notes, beyond_uncounted
 from trainledger.answer.notes_megatron import megatron_notes
+from trainledger.answer.notes_model import model_notes, towers_beside, towers_uncounted
 from trainledger.answer.precision import warnings
 from trainledger.base.units import format_size
 from trainledger.facts.colossal import LOW_LEVEL
@@ -44,16 +45,19 @@ WHOLE = ".modules_to_save.default.weight"
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """`warnings`, each with its reason, and what is `uncounted`, each with the direction of the error."""
+    """`warnings`, each with its reason, what is `uncounted`, each with the direction of the error, and what of that is
+    so large that it is named `beside` the verdict."""
 
     warnings: tuple[str, ...]
     uncounted: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
 
 def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
     """Every note on a plan."""
     return Notes(
         (
+            *model_notes(plan),
             *_precision(plan),
             *_attention(plan, model),
             *_zero(plan),
@@ -67,6 +71,7 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
             *beyond_notes(plan),
         ),
         (
+            *towers_uncounted(plan),
             *_titan(plan, model),
             *_compile(plan),
             *_options(plan),
@@ -74,6 +79,7 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
             *_whole(plan),
             *beyond_uncounted(plan),
         ),
+        tuple(towers_beside(plan)),
     )
 
 

@@ -23,6 +23,10 @@ _SILU: dict[str, Any] = {"hidden_act": "silu", "attention_bias": False}
 _QWEN: dict[str, Any] = {
     "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28, "num_key_value_heads": 32,
 }  # fmt: skip
+_QWEN_VL = {
+    **_sizes(152064, 8192, 29568, 80, 64), **_QWEN, "max_window_layers": 80, "num_key_value_heads": 8,
+    "hidden_act": "silu",
+}  # fmt: skip
 _GEMMA: dict[str, Any] = {
     "head_dim": 256, "tie_word_embeddings": True, "attention_bias": False, "use_bidirectional_attention": False,
 }  # fmt: skip
@@ -51,6 +55,11 @@ ROWS: tuple[ModelType, ...] = (
          num_key_value_heads=2, head_dim=128, hidden_act="silu", use_bias=False),
     _row("qwen2", "qwen", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, hidden_act="silu"),
     _row("qwen3", "qwen", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, **_SILU, head_dim=128),
+    *(
+        _row(name, "qwen", name.removesuffix("_text"), **_QWEN_VL)
+        for name in ("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text")
+    ),
+    _row("qwen3_vl_text", "qwen", "qwen3_vl", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, **_SILU, head_dim=128),
     _row("gemma", "gemma", **{**_sizes(256000, 3072, 24576, 28, 16), **_GEMMA}, num_key_value_heads=16,
          hidden_act="gelu_pytorch_tanh"),
     _row("gemma2", "gemma", **_GEMMA_2_3, sliding_window_pattern=2,

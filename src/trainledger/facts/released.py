@@ -40,6 +40,14 @@ _ROWS = (
         Source("Transformers Llama 4", "transformers/models/llama4/modeling_llama4.py (4.51.3 to 5.24.0)", "5.24.0"),
     ),
     ReleasedLayers(
+        ("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), "5.18", "",
+        Source(
+            "Transformers Qwen 2 VL and 2.5 VL",
+            "transformers/models/{qwen2_vl,qwen2_5_vl}/modeling_*.py: rotary tables joined in each layer up to 5.12.0",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("gpt_oss",), "5.0", "",
         Source("Transformers gpt-oss", "transformers/models/gpt_oss/modeling_gpt_oss.py (5.0.0 to 5.24.0)", "5.24.0"),
     ),

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.limits import CONFIG_FILE
+from trainledger.facts.towers import BESIDE
 from trainledger.importers.document import renamed
 from trainledger.importers.draft import Ignored
 from trainledger.importers.files import read_text
@@ -39,7 +40,8 @@ def read_config(path: str, key: str = "model") -> tuple[dict[str, Any], tuple[Ig
 
 
 def model_keys(data: dict[str, Any], key: str = "model") -> tuple[dict[str, Any], tuple[Ignored, ...]]:
-    """The language model's keys of a configuration: those of its nested `text_config` where it has one.
+    """The language model's keys of a configuration: those of its nested `text_config` where it has one, with the
+    config of a tower that stands beside it.
 
     Raises InputError when it is empty or names no `model_type`.
     """
@@ -47,7 +49,7 @@ def model_keys(data: dict[str, Any], key: str = "model") -> tuple[dict[str, Any]
     for name in NESTED:
         inner = data.get(name)
         if isinstance(inner, dict) and inner:
-            carried = {kept: data[kept] for kept in CARRIED if kept in data}
+            carried = {kept: data[kept] for kept in (*CARRIED, *BESIDE) if kept in data}
             reason = f"the language model is described by {name}"
             ignored += [Ignored(f"{key}.{other}", reason) for other in data if other != name and other not in carried]
             keys, deeper = model_keys({**carried, **inner}, f"{key}.{name}")

@@ -17,7 +17,8 @@ from trainledger.plan.schema import Plan
 
 def as_run(model: Model, plan: Plan) -> Model:
     """The model as the plan's release of Transformers (left out: the newest known) and its engine run it."""
-    release, row = plan.stack.versions.get("transformers"), RELEASED.get(model.family)
+    release, kind = plan.stack.versions.get("transformers"), str(plan.keys().get("model_type"))
+    row = RELEASED.get(kind) or RELEASED.get(model.family)
     if row is None:
         return model
     if not at_least(release, row.since):

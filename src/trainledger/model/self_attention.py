@@ -39,7 +39,7 @@ class HeadNorm:
 @dataclass(frozen=True, slots=True)
 class SelfAttention:
     """An attention module: its heads, scores, rotary embedding (None: no positions), biases, query and key norm,
-    numbers by position that queries are multiplied by.
+    numbers by position that queries are multiplied by; `together`: all three are projected before any is seen by heads.
 
     It reads `x` and leaves its result in `out`.
     """
@@ -53,6 +53,7 @@ class SelfAttention:
     out: str = "x"
     name: str = "self_attn"
     tempered: Tempered | None = None
+    together: bool = False
 
 
 def heads_of(keys: Keys, hidden: int) -> Heads:
@@ -104,7 +105,7 @@ def self_attention(hidden: Dims, s: SelfAttention) -> tuple[Op, ...]:
         projected.append(Op(name, linear(name, hidden, dims, s.bias), ("x",), (value,), flat))
         view = Op(name, _view(s, value), (value,), (value,), dims)
         normal = _head_norm(s, value, flat) if value != "v" else ()
-        if place is Place.WIDE:
+        if place is Place.WIDE or s.together:
             projected += normal
             views.append(view)
             continue

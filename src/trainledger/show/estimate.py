@@ -67,7 +67,7 @@ def sections(answer: Estimate, origin: Origin, view: View, screen: Screen) -> tu
     named = References()
     return (
         header(answer),
-        verdict_section(answer.verdict, view, origin),
+        verdict_section(answer.verdict, view, origin, answer.notes.beside),
         _amounts(answer, view, named),
         *(
             _unfolded(answer, moment_of(answer, name), view, named)
@@ -126,13 +126,14 @@ def _adapter(plan: Plan) -> tuple[str, ...]:
     return (f"adapter  {'; '.join(parts)}",) if parts else ()
 
 
-def verdict_section(found: Verdict, view: View, origin: Origin | None = None) -> Section:
-    """The outcome with the margin; beneath, the reasons, and what of the run's own files was not taken."""
+def verdict_section(found: Verdict, view: View, origin: Origin | None = None, beside: tuple[str, ...] = ()) -> Section:
+    """The outcome with the margin; beneath, the reasons, what is `beside` the model and not counted, and what of the
+    run's own files was not taken."""
     margin = "" if found.margin is None else f": margin {view.size(found.margin)}"
     if found.outcome == "does-not-fit" and found.margin is not None and found.margin >= 0:
         margin += " of the device's memory, but not elsewhere"
     word, style = OUTCOMES[found.outcome]
-    beneath = tuple(f"  {reason}" for reason in found.reasons)
+    beneath = tuple(f"  {reason}" for reason in (*found.reasons, *beside))
     if origin is None:
         return Section(f"{word}{margin}", beneath, style=f"bold {style}")
     title = f"{word}{margin}{doubts.title(origin)}"

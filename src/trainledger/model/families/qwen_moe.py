@@ -23,14 +23,16 @@ from trainledger.model.self_attention import (
 
 
 def build(keys: Keys) -> Model:
-    """The model of these keys: `qwen2_moe` (biases on q, k and v), or `qwen3_moe` (queries and keys normed by head)."""
-    family = keys.text("model_type")
+    """The model of these keys: `qwen2_moe` (biases on q, k and v), or `qwen3_moe` (queries and keys normed by head),
+    also as the language model of Qwen 3 VL (`qwen3_vl_moe_text`)."""
+    seeing = keys.text("model_type") == "qwen3_vl_moe_text"  # whose router always normalises
+    family = "qwen3_moe" if seeing else keys.text("model_type")
     second = family == "qwen2_moe"
     hidden = axis(Dim.HIDDEN, keys.integer("hidden_size"))
     heads = heads_of(keys, hidden[0].size)
     bias = keys.flag("qkv_bias") if second else keys.flag("attention_bias")
     norm = None if second else HeadNorm(NormKind.RMS, Place.EACH)
-    routed = moe.sparse(keys, hidden, keys.integer(*moe.EXPERT_WIDTH), keys.flag("norm_topk_prob"))
+    routed = moe.sparse(keys, hidden, keys.integer(*moe.EXPERT_WIDTH), seeing or keys.flag("norm_topk_prob"))
     experts = moe.with_shared(keys, hidden, routed) if second else routed
     dense = feed_forward(keys, hidden, act_of(keys))
 

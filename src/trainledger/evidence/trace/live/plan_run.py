@@ -25,6 +25,7 @@ from trainledger.evidence.trace.live.session import (
     without_storage,
 )
 from trainledger.evidence.trace.record import Record
+from trainledger.facts.towers import BESIDE
 from trainledger.model.build import upcasts
 from trainledger.model.names import fits
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
@@ -49,7 +50,7 @@ METHODS = {  # PEFT's configuration, and its names of rank and dropout where the
     "trainable-tokens": ("TrainableTokensConfig", "", ""),
 }
 STEPS_OF_ADALORA = sum(STEPS)
-DROPPED = ("name", "model_type", "architectures", "torch_dtype", "dtype", "transformers_version")
+DROPPED = ("name", "model_type", "architectures", "torch_dtype", "dtype", "transformers_version", *BESIDE)
 
 
 def run_plan(plan: Plan, where: Where, report: Callable[[str], None] = lambda text: None) -> Record:

@@ -1,0 +1,45 @@
+"""What a type is estimated as, and towers beside a language model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.plans import plan_of
+from trainledger.answer.notes_model import model_notes, towers_beside, towers_uncounted
+from trainledger.importers.hf_config import model_keys
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 256,
+    "num_attention_heads": 4,
+}  # fmt: skip
+
+
+def test_kimi_is_said_to_be_estimated_as_v3() -> None:
+    assert "deepseek_v3" in next(model_notes(plan_of({"model_type": "kimi_k2"})))
+    assert not list(model_notes(plan_of({"model_type": "deepseek_v3"})))
+
+
+def towered(**tower: Any) -> tuple[str, str]:
+    keys, _ = model_keys({"model_type": "llava", "text_config": LLAMA, "vision_config": tower})
+    plan = plan_of(keys)
+    (note,), (beside,) = towers_uncounted(plan), towers_beside(plan)
+    return note, beside
+
+
+def test_a_known_tower_is_named_in_bytes() -> None:
+    """CLIP's: 24 layers of 4 x 1024^2 + 2 x 1024 x 4096 in bf16, which stand beside the verdict, too."""
+    tower = {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096}
+    note, beside = towered(model_type="clip_vision_model", **tower)
+    size = "at least 301,989,888 parameters, 0.56 GiB of weights in bf16"
+    assert size in note
+    assert size in beside
+    assert "model.vision_config" in beside
+
+
+def test_another_is_named_without() -> None:
+    for tower in ({"model_type": "mystery"}, {"model_type": "clip_vision_model", "hidden_size": "wide"}):
+        assert all("not known" in one for one in towered(**tower))
+
+
+def test_a_language_model_alone_has_none() -> None:
+    assert not list(towers_uncounted(plan_of(LLAMA)))
