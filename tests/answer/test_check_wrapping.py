@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,3 +84,32 @@ def test_a_size_that_wraps_little_is_warned_of() -> None:
 def test_a_size_without_the_policy_is_told() -> None:
     plan = plan_of(parallel={"strategy": "fsdp1", "dp": 2, "options": {"min_num_params": 2_000}})
     assert any(one.startswith(f"{LEAST}: only") for one in notes_of(plan, model_of(plan), None).warnings)
+
+
+@pytest.mark.parametrize("policy", ["SIZE_BASED_WRAP", "NO_WRAP"])
+def test_under_the_trainer_an_adapter_has_pefts_own_policy(policy: str) -> None:
+    options = {"auto_wrap_policy": policy, "min_num_params": 100_000}
+    plan = plan_of(parallel={**by_size(None), "options": options}, stack=NEW, adapter=LORA)
+    layers = plan_of(parallel={**by_size(None), "options": {}}, stack=NEW, adapter=LORA)
+    assert estimate(plan).steps == estimate(layers).steps
+    (said,) = (one for one in notes_of(plan, model_of(plan), None).warnings if "PEFT" in one)
+    assert policy in said
+
+
+def test_fsdp2_refuses_the_list_of_layers() -> None:
+    """As accelerate's own policy meets PyTorch's own check."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("accelerate")
+    from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
+    from accelerate.utils.other import get_module_children_bottom_up
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
+
+    layers = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(2)])
+    plugin = SimpleNamespace(auto_wrap_policy=size_based_auto_wrap_policy, min_num_params=100)
+    policy = fsdp2_prepare_auto_wrap_policy(plugin, layers)
+    model = torch.nn.Sequential(layers, torch.nn.Linear(8, 8))
+    chosen = [module for module in get_module_children_bottom_up(model)[:-1] if policy(module)]
+    assert chosen == [layers]
+    with pytest.raises(ValueError, match="containers that do not implement forward"):
+        fully_shard(chosen[0])

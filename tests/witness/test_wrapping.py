@@ -22,6 +22,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 from tests.plans import plan_of
 from trainledger.answer.estimate import Estimate, estimate
 from trainledger.evidence.trace.live.fsdp import pretend_ranks
+from trainledger.ledger.book import Book
+from trainledger.ledger.layout_flat import FlatSharded
+from trainledger.ledger.opening import Job
+from trainledger.ledger.rank import trained_of, updates_of
+from trainledger.ledger.run import run_of
+from trainledger.ledger.strategy import layout_of
 from trainledger.ledger.units import ROOT
 from trainledger.ledger.wrapping import by_size
 from trainledger.model.build import model_of
@@ -81,6 +87,41 @@ def test_units_are_those_of_the_policy(family: str, least: int) -> None:
     units = by_size(model_of(plan_of(MODELS[family])), least)
     ours = [(unit.name, sum(one.weight.elements for one in unit.members)) for unit in units.every()]
     assert sorted(ours) == sorted(theirs)
+
+
+@pytest.mark.parametrize("policy", ["SIZE_BASED_WRAP", "NO_WRAP"])
+def test_with_an_adapter_units_are_those_of_pefts_policy(policy: str) -> None:
+    """Which the Trainer puts in the place of the plan's. What is trained of a layer is one unit here, and one for each
+    leaf there, which open and reduce with their layer."""
+    peft = pytest.importorskip("peft")
+    from peft.utils.other import fsdp_auto_wrap_policy
+
+    keys = dict(MODELS["llama"])
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(keys.pop("model_type"), **keys))
+    tuned = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj", "down_proj"]))
+    with pretend_ranks(2):
+        whole = FullyShardedDataParallel(
+            tuned, auto_wrap_policy=fsdp_auto_wrap_policy(tuned), device_id=torch.device("cpu"), use_orig_params=True
+        )
+        theirs: dict[str, int] = {}
+        for handle, name in units_of(whole).items():
+            layer = re.sub(r".*layers.*", "layer", name)
+            unit = f"what is trained of {layer}" if "lora" in name else layer
+            theirs[unit] = theirs.get(unit, 0) + sum(handle.flat_param._numels)
+    lora = {"kind": "lora", "r": 4, "targets": ["q_proj", "down_proj"], "dtype": "fp32"}
+    options = {"auto_wrap_policy": policy, "min_num_params": 16_000, "use_orig_params": True}
+    versions = {"torch": "2.13.0", "transformers": "5.24.0", "accelerate": "1.15.0", "peft": "0.21.2"}
+    parallel = {"strategy": "fsdp1", "dp": 2, "options": options}
+    plan = plan_of(MODELS["llama"], precision=PURE, parallel=parallel, adapter=lora, stack={"versions": versions})
+    built = model_of(plan)
+    job = Job(Book(), built, run_of(plan, "sm80"), trained_of(plan, built))
+    layout = layout_of(plan, job, updates_of(plan), None, None)
+    assert isinstance(layout, FlatSharded)
+    ours: dict[str, int] = {}
+    for one in layout.units.every():
+        name = one.name.replace("model.layers", "layer")
+        ours[name] = ours.get(name, 0) + sum(member.weight.elements for member in one.members)
+    assert ours == theirs
 
 
 @contextmanager

@@ -36,10 +36,13 @@ def wrapping_problems(plan: Plan) -> Iterator[Problem]:
     if plan.stack.framework in OWN_WRAPPING:
         yield Problem(POLICY, f"{found} with {plan.stack.framework}", "its scripts wrap by layers", LAYERS)
     if fsdp_of(plan) != FIRST:
-        why = "accelerate would hand the list of layers to fully_shard, which takes no lists"
+        why = "accelerate hands every module above the size to fully_shard, the list of layers too, which raises"
         yield Problem(POLICY, f"{found} with FSDP2", why, LAYERS)
     if plan.adapter is not None:
-        why = "the Trainer replaces it by PEFT's own policy, which wraps layers and what is trained"
+        why = (
+            "units of frozen and trained weights are not followed (the Trainer, with stack.versions.accelerate, takes "
+        )
+        why += "PEFT's own policy instead)"
         yield Problem(POLICY, f"{found} beside an adapter", why, LAYERS)
     if plan.trainable != "all":
         why = "units with frozen and trained weights can be estimated by layers only"

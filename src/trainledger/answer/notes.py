@@ -29,7 +29,7 @@ from trainledger.facts.torchtitan_days import known
 from trainledger.ledger.losses import CHUNKED
 from trainledger.ledger.rank import EAGER, runs_eager, trained_of
 from trainledger.ledger.run import GATHERED, run_of
-from trainledger.ledger.strategy import NO_WRAP, fsdp_of, least_of, policy_of, waits
+from trainledger.ledger.strategy import NO_WRAP, by_peft, fsdp_of, least_of, policy_of, waits
 from trainledger.ledger.wrapping import by_size
 from trainledger.model.counts import storages
 from trainledger.model.program import Model
@@ -121,7 +121,12 @@ def _zero(plan: Plan) -> Iterator[str]:
 def _fsdp(plan: Plan) -> Iterator[str]:
     if plan.parallel.strategy not in GATHERED:
         return
-    if policy_of(plan) == NO_WRAP or least_of(plan) == 0:
+    if by_peft(plan) and policy_of(plan) in (NO_WRAP, SIZE_WRAP.name):
+        yield (
+            f"parallel.options.auto_wrap_policy: the Trainer puts PEFT's own in the place of {policy_of(plan)}: it "
+            f"wraps layers, and what is trained apart ({SIZE_WRAP.source})"
+        )
+    elif policy_of(plan) == NO_WRAP or least_of(plan) == 0:
         yield (
             f"parallel.options.auto_wrap_policy: {policy_of(plan)} makes the model one unit: all of it is gathered for "
             "a whole step, and its gradients are whole before they are reduced; wrap its layers to gather one at a "
@@ -137,7 +142,7 @@ def _fsdp(plan: Plan) -> Iterator[str]:
 def _by_size(plan: Plan, model: Model) -> Iterator[str]:
     """Where wrapping by size leaves most of the model together."""
     least, path = least_of(plan), f"parallel.options.{SIZE_WRAP.option}"
-    if least is None and SIZE_WRAP.option in plan.parallel.options:
+    if least is None and SIZE_WRAP.option in plan.parallel.options and not by_peft(plan):
         yield f"{path}: only auto_wrap_policy: {SIZE_WRAP.name} reads it ({SIZE_WRAP.source})"
     if not least:
         return

@@ -138,9 +138,9 @@ SIZE_WRAP = SizeWrap(
     "min_num_params",
     100_000_000,
     Source(
-        "PyTorch size_based_auto_wrap_policy; accelerate, set_auto_wrap_policy",
-        "torch/distributed/fsdp/wrap.py; accelerate/utils/dataclasses.py, fsdp_utils.py",
-        "v2.4 to v2.13; 1.15.0",
+        "PyTorch size_based_auto_wrap_policy; accelerate, set_auto_wrap_policy; Trainer, update_fsdp_plugin_peft",
+        "torch/distributed/fsdp/wrap.py; accelerate/utils/{dataclasses,fsdp_utils}.py; transformers/trainer.py",
+        "v2.4 to v2.13; 1.15.0; 5.24.0",
     ),
 )
 FSDP1 = FlatParameter(

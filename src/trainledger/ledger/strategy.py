@@ -57,7 +57,7 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
         units = by_size(job.model, least) if least else units_of(job.model, {}, wraps)
         if how.forward and plan.adapter is None and not how.reentrant and not least:
             units = by_layers(units)  # what was gathered ahead in forward is reduced later in backward
-        policy = plan.adapter is not None and (_accelerated(plan) or plan.stack.framework in APART)
+        policy = by_peft(plan) or (plan.adapter is not None and plan.stack.framework in APART)
         units = ignoring(units, adapters_of(job.model)) if whole_adapters(plan) else units
         return FlatSharded(job, schedule, apart(units) if policy else units, how, updates)
     if plan.stack.framework == LOW_LEVEL.framework:
@@ -117,16 +117,25 @@ def policy_of(plan: Plan) -> str:
 
 
 def wraps_layers(plan: Plan) -> bool:
-    """Whether the plan's policy wraps anything within the model."""
-    return policy_of(plan) != NO_WRAP
+    """Whether the plan's policy, or PEFT's in its place, wraps anything within the model."""
+    return policy_of(plan) != NO_WRAP or by_peft(plan)
 
 
 def least_of(plan: Plan) -> int | None:
     """Elements that a unit has at least where a plan wraps by size; 0: nothing is wrapped; None: by layers or not."""
-    if policy_of(plan) != SIZE_WRAP.name or not fsdp_of(plan):
+    if policy_of(plan) != SIZE_WRAP.name or not fsdp_of(plan) or by_peft(plan):
         return None
     given = plan.parallel.options.get(SIZE_WRAP.option)
     return (0 if _accelerated(plan) else SIZE_WRAP.least) if given is None else int(given)
+
+
+def by_peft(plan: Plan) -> bool:
+    """Whether PEFT's policy takes the place of the plan's: the Trainer hands it to FSDP1, whatever was chosen. Under
+    FSDP2 the optimizer is made before, and the policy stays.
+
+    Source: transformers/trainer.py, delay_optimizer_creation; distributed/fsdp.py, update_fsdp_plugin_peft (5.24.0).
+    """
+    return plan.adapter is not None and fsdp_of(plan) == FIRST and _accelerated(plan)
 
 
 def _accelerated(plan: Plan) -> bool:
