@@ -18,11 +18,12 @@ KEYS = {
     "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 32,
     "first_k_dense_replace": 1, "n_shared_experts": 1,
 }  # fmt: skip
+BARE = {"num_key_value_heads": 4}
 FAMILIES = ("deepseek_v2", "deepseek_v3")
 
 
 def built(family: str, release: str, **sections: Any) -> Model:
-    keys = {"model_type": family, **KEYS}
+    keys = {"model_type": family, **KEYS, **({} if family in FAMILIES else BARE)}
     return model_of(plan_of(keys, stack={"versions": {"transformers": release}}, **sections))
 
 
@@ -57,3 +58,18 @@ def test_other_families_are_left_alone() -> None:
     keys = {"model_type": "mixtral", **KEYS, "num_key_value_heads": 2, "num_local_experts": 4}
     old, new = (model_of(plan_of(keys, stack={"versions": {"transformers": one}})) for one in ("5.0.0", "5.24.0"))
     assert old == new
+
+
+@pytest.mark.parametrize(("release", "high"), [("4.57.1", True), ("5.0.0", False), ("5.12.0", False), ("5.13.0", True)])
+def test_rotary_tables_of_olmo3_are_cast_for_a_time(release: str, high: bool) -> None:
+    rotary = built("olmo3", release).rotary
+    assert rotary is not None
+    assert rotary.high is high
+
+
+def test_language_models_of_images_have_releases_of_their_own() -> None:
+    """Whose family is another's."""
+    old, new = (built("qwen2_5_vl_text", one) for one in ("5.16.0", "5.17.0"))
+    assert all("5.17" in block.unknown for block in old.blocks)
+    assert new.family == built("qwen2", "5.16.0").family
+    assert not any(block.unknown for block in (*new.blocks, *built("qwen2", "5.16.0").blocks))

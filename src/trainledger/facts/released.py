@@ -9,13 +9,15 @@ from trainledger.base.sources import Source
 
 @dataclass(frozen=True, slots=True)
 class ReleasedLayers:
-    """The model types; the release since which their layers run as the ledger has them; and that since which a router's
-    weight stays fp32 whatever the model's dtype (before, it has that; empty: it always has)."""
+    """The model types; the release since which their layers run as the ledger has them; that since which a router's
+    weight stays fp32 whatever the model's dtype (before, it has that; empty: it always has); and those from which on,
+    and before which again, rotary tables of fp32 are cast to the model's dtype (empty: never)."""
 
     families: tuple[str, ...]
     since: str
     high_router: str
     source: Source
+    low_tables: tuple[str, str] = ("", "")
 
 
 _ROWS = (
@@ -40,12 +42,21 @@ _ROWS = (
         Source("Transformers Llama 4", "transformers/models/llama4/modeling_llama4.py (4.51.3 to 5.24.0)", "5.24.0"),
     ),
     ReleasedLayers(
-        ("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), "5.18", "",
+        ("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), "5.17", "",
         Source(
             "Transformers Qwen 2 VL and 2.5 VL",
-            "transformers/models/{qwen2_vl,qwen2_5_vl}/modeling_*.py: rotary tables joined in each layer up to 5.12.0",
+            "transformers/models/{qwen2_vl,qwen2_5_vl}/modeling_*.py: rotary tables joined in each layer up to 5.16.0",
             "5.24.0",
         ),
+    ),
+    ReleasedLayers(
+        ("olmo3",), "4.57", "",
+        Source(
+            "Transformers OLMo 3",
+            "transformers/models/olmo3/modeling_olmo3.py, Olmo3RotaryEmbedding (4.57.1, 5.0.0 to 5.13.0, 5.24.0)",
+            "5.24.0",
+        ),
+        ("5.0", "5.13"),
     ),
     ReleasedLayers(
         ("gpt_oss",), "5.0", "",

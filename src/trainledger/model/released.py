@@ -25,6 +25,9 @@ def as_run(model: Model, plan: Plan) -> Model:
         older = f"its layers are covered from Transformers {row.since} on"
         blocks = tuple(replace(block, ops=(), unknown=block.unknown or older) for block in model.blocks)
         return replace(model, blocks=blocks)
+    low, high = row.low_tables
+    if model.rotary and low and at_least(release, low) and not at_least(release, high):
+        model = replace(model, rotary=replace(model.rotary, high=False))
     if not row.high_router or (at_least(release, row.high_router) and not deepspeed_of(plan)):
         return model
     return replace(model, blocks=tuple(_low(block) for block in model.blocks))
