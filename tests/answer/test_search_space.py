@@ -64,6 +64,11 @@ def test_devices_are_a_count_and_a_name(text: str) -> None:
         parse_devices(text)
 
 
+def test_more_devices_than_a_plan_may_have_are_refused() -> None:
+    with pytest.raises(InputError, match="at most 16,777,216 ranks"):
+        parse_devices("99999999999xh100-80gb")
+
+
 def test_a_device_of_unknown_speed_is_refused() -> None:
     with pytest.raises(InputError, match="speed"):
         goal_of(template(SMALL), "8xp100-16gb", 8, 1024)

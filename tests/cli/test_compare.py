@@ -50,6 +50,7 @@ def test_files_of_one_run_are_joined(run: Command, tmp_path) -> None:
         ((), "two plans or more"),
         ((SMALL, "--devices", "t4"), "one plan is compared on devices"),
         (("--devices", "no-such"), "--devices"),
+        (("--devices", "t4"), "two devices or more"),
         ((SMALL, "--units", "gib"), "--units"),
         (("no-such.yaml",), "no-such.yaml"),
     ],
@@ -60,7 +61,7 @@ def test_wrong_input(run: Command, plan: str, arguments: tuple[str, ...], said: 
     assert said in err
 
 
-@pytest.mark.parametrize("name", ["+", "a.yaml+", "+b.json", ""])
+@pytest.mark.parametrize("name", ["+", "a.yaml+", "+b.json"])
 def test_a_plus_joins_two_files(run: Command, name: str) -> None:
     code, out, err = run("compare", name, SMALL)
     assert (code, out) == (2, "")

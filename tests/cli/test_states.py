@@ -50,6 +50,7 @@ def test_units() -> None:
         (("--params", "many"), "params"),
         (("--params", "-1"), "params"),
         (("--params", "0"), "params"),
+        (("--params", "7.5"), "params"),
         (("--params", "7B", "--recipe", "mixd"), "recipe"),
         (("--params", "7B", "--ranks", "0"), "ranks"),
         (("--params", "7B", "--units", "gib"), "units"),

@@ -67,6 +67,8 @@ def test_a_failing_model_is_one_message(script: str, capsys: pytest.CaptureFixtu
         ["trace", "plan.yaml", "--script", "x.py:f"],
         ["trace", "--script", "x.py:f", "--set", "batch.micro_batch=2"],
         ["trace", "plan.yaml", "--device", "t4"],
+        ["trace", "--script", "nowhere.py:f"],
+        ["trace", "--script", "nowhere.py"],
     ],
 )
 def test_wrong_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,8 @@ def test_a_file_of_records(tmp_path: Path) -> None:
     [
         ("batch.micro_batch=1", "Name an amount"),
         ("reservd=11GiB", "Did you mean reserved"),
-        ("reserved=eleven", "a size is needed"),
+        ("reserved=eleven", "a size of 1 MiB or more is needed"),
+        ("reserved=11", "a size of 1 MiB or more is needed"),
         ("reserved=11GiB,batch.micro_batch", "found 'batch.micro_batch'"),
         ("no-such-file.jsonl", "--measured"),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import find_device
+from trainledger.facts.limits import DEGREE
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
 from trainledger.facts.megatron_offload import MODULES, OPTION
 from trainledger.facts.pipelines import TITAN_STAGES
@@ -106,6 +107,9 @@ def parse_devices(text: str) -> tuple[int, str]:
     count, _, name = text.strip().partition("x")
     if not count.isdigit() or int(count) < 1 or not name.strip():
         raise InputError([Problem("--devices", f"found {text!r}", "COUNTxDEVICE is needed, such as 64xh100-80gb")])
+    if int(count) > DEGREE.value:
+        allowed = f"at most {DEGREE.value:,} {DEGREE.unit} are read"
+        raise InputError([Problem("--devices", f"found {int(count):,}", allowed)])
     return int(count), name.strip()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import isfinite
 
 KIB = 2**10
 MIB = 2**20
@@ -41,6 +42,8 @@ def _split(value: int | float | str, units: dict[str, int], kind: str) -> int:
         digits = match[1].replace("_", "").replace(",", "")
         number, factor = float(digits), units[match[2].lower()]
         exact = int(digits) if digits.lstrip("+-").isdigit() else None
+    if factor == 1 and not number.is_integer() and isfinite(number):
+        raise ValueError(f"{value!r} is no whole number; a {kind} without a unit is one")
     result = exact * factor if exact is not None else round(number * factor) if abs(number) < LARGEST else LARGEST
     if not 0 <= result < LARGEST:
         raise ValueError(f"{value!r} is out of range; a {kind} is between 0 and 2^63")

@@ -59,4 +59,8 @@ def _devices(plans: list[tuple[str, Any]], devices: str) -> Any:
 
     if len(plans) > 1:
         raise InputError([Problem("--devices", f"given with {len(plans)} plans", "one plan is compared on devices")])
-    return on_devices(plans[0][1], [name for name in devices.split(",") if name.strip()])
+    found = on_devices(plans[0][1], [name for name in devices.split(",") if name.strip()])
+    if len(found) < len(("first", "second")):
+        allowed = "two devices or more are compared"
+        raise InputError([Problem("--devices", f"found {devices!r}", allowed, "Name another.")])
+    return found

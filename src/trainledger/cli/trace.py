@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -62,6 +63,10 @@ def _check(plan: bool, script: str, of_plans: dict[str, bool], device: str) -> N
         problems.append(Problem("PLAN", "missing", "a plan, or --script FILE:function, is needed"))
     if plan and script:
         problems.append(Problem("--script", "given with a plan", "one of the two is traced", "Leave one out."))
+    path, _, function = script.rpartition(":")
+    if script and not (function and os.path.isfile(path)):
+        allowed = "FILE:function, of a Python file that is there, is needed"
+        problems.append(Problem("--script", f"found {script!r}", allowed))
     if script:
         problems += [Problem(name, "given with --script", "it changes a plan") for name, on in of_plans.items() if on]
     elif device:

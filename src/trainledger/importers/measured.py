@@ -9,7 +9,7 @@ from typing import Any
 from trainledger.answer.anchor import METRICS, MeasuredRun
 from trainledger.answer.changed import Change
 from trainledger.base.problems import InputError, Problem, nearest
-from trainledger.base.units import parse_size
+from trainledger.base.units import MIB, parse_size
 from trainledger.importers.document import Document
 from trainledger.importers.records import Record, read_records
 from trainledger.importers.sets import apply_sets
@@ -90,8 +90,11 @@ def _value(data: Any, path: str) -> Any:
 
 def _size(name: str, value: str) -> int:
     try:
-        return parse_size(value)
+        size = parse_size(value)
+        if size < MIB:
+            raise ValueError
+        return size
     except (ValueError, OverflowError):
         raise InputError(
-            [Problem(OPTION, f"{name}={value}", "a size is needed, such as 9.5GiB, 10200MiB or bytes")]
+            [Problem(OPTION, f"{name}={value}", "a size of 1 MiB or more is needed, such as 9.5GiB, 10200MiB or bytes")]
         ) from None

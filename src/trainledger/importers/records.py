@@ -19,6 +19,7 @@ METRICS = ("allocated_peak", "reserved_peak", "active_peak", "device_used", "all
 RANKS = ("last", "max", "mean", "all")
 CONFIDENCES = ("A", "B", "C")
 OUTCOMES = ("fits", "oom")
+KINDS: dict[type, str] = {str: "text", dict: "a mapping", list: "a list"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +158,8 @@ def _measured(data: dict[str, Any]) -> Measured:
 def _pick(data: dict[str, Any], key: str, kind: type, default: Any = None) -> Any:
     value = data.get(key, default)
     if not isinstance(value, kind):
-        found = "missing" if key not in data else f"a {type(value).__name__}"
-        raise _wrong(key, found, f"a {kind.__name__} is expected")
+        found = "missing" if key not in data else f"found {str(value)[:40]!r}"
+        raise _wrong(key, found, f"{KINDS[kind]} is expected")
     return value
 
 
