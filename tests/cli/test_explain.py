@@ -79,7 +79,6 @@ def test_what_is_not_live_at_the_peak_is_shown_where_it_is_largest(run, plan: st
     ("arguments", "said"),
     [
         (("wieghts",), "Did you mean 'weights'?"),
-        (("",), "an account"),
         (("clip_work", "--moment", "init"), "it is live at step 1: clip"),
         (("weights", "--moment", "initt"), "Did you mean 'init'?"),
         (("weights", "--units", "x"), "--units"),
