@@ -12,6 +12,7 @@ from trainledger.allocator.lined import Lined
 from trainledger.allocator.simulator import Simulator
 from trainledger.answer.estimate import estimate
 from trainledger.answer.replayed import replayed
+from trainledger.base.problems import InputError
 from trainledger.facts.allocator import CUDA
 from trainledger.ledger.rank import payload, rank_ledger
 from trainledger.lines.line import Account
@@ -142,3 +143,9 @@ def test_every_setting_of_the_allocator_can_be_replayed(settings: dict[str, obje
     run = replayed(ledger, read_conf(settings))
     assert run is not None
     assert run.reserved % (2 * CUDA.small) == 0
+
+
+def test_a_tensor_that_no_allocator_counts_is_refused() -> None:
+    plan = plan_of({**LLAMA, "vocab_size": 8192}, batch={"micro_batch": 2**20, "sequence": 2**30})
+    with pytest.raises(InputError, match="a tensor is below"):
+        estimate(plan)

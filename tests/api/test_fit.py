@@ -15,6 +15,7 @@ def test_fit() -> None:
     assert "<table>" in result._repr_html_()
     assert "Limits" in str(result)
     json.dumps(result.to_dict())
-    more = trainledger.fit(BASE, measured=["reserved=100MiB,batch.micro_batch=1"], frontier=True, batch__sequence=256)
+    more = trainledger.fit(BASE, "sequence", "reserved=100MiB,batch.micro_batch=1", frontier=True, batch__sequence=256)
+    assert list(more.values) == ["sequence"]
     assert more.answer.frontier
     assert more.answer.unexplained is not None

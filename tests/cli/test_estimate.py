@@ -206,6 +206,16 @@ def test_quick_is_labelled(run, plan: str) -> None:
         ("plan.yaml", "model: config.json\nbatch: {micro_batch: 1, sequence: 8}\n", "holds a list"),
         ("plan.yaml", "model: no/such/config.json\nbatch: {micro_batch: 1, sequence: 8}\n", "model"),
         ("plan.yaml", "model: llama-3-8b\nbatch: {micro_batch: -1, sequence: 8}\n", "batch.micro_batch"),
+        (
+            "plan.yaml",
+            "model: {model_type: llama, num_hidden_layers: 999999999999}\nbatch: {micro_batch: 1, sequence: 8}\n",
+            "at most 1,048,576 layers",
+        ),
+        (
+            "plan.yaml",
+            "model: {model_type: llama, hidden_size: 9999999999999}\nbatch: {micro_batch: 1, sequence: 8}\n",
+            "model.hidden_size: found 9999999999999; at most",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_list(run, tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -158,6 +158,14 @@ def test_a_link_to_nothing_and_a_folder_without_a_model_are_said(run, tmp_path: 
     assert "folder: a folder without config.json" in run("estimate", str(tmp_path / "folder"))[2]
 
 
+def test_variables_beside_a_plan_are_refused(run, tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("model: gpt2\nbatch: {micro_batch: 1, sequence: 8}\n", encoding="utf-8")
+    code, _, err = run("estimate", str(path), "--env", "FOO=1")
+    assert code == 2
+    assert "--env: given with a plan" in err
+
+
 def test_a_device_is_looked_up_under_its_own_option(run, file: str) -> None:
     code, _, err = run("estimate", file, "--device", "nodev")
     assert code == 2

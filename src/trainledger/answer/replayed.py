@@ -16,7 +16,9 @@ from trainledger.allocator.lined import Lined
 from trainledger.allocator.simulator import Simulator
 from trainledger.allocator.stream import Stream, stream_of
 from trainledger.base.dims import Axis, Dim
+from trainledger.base.problems import InputError, Problem
 from trainledger.base.sources import Basis
+from trainledger.base.units import LARGEST
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.dtypes import UINT8
@@ -61,8 +63,10 @@ class Replayed:
 
 
 def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
-    """Replay a ledger without a bound on the device; None where the settings or the number of events forbid it."""
+    """Replay a ledger without a bound on the device; None where the settings or the number of events forbid it. Raises
+    InputError for a tensor of 2^63 bytes or more."""
     sizes = [payload(line) for line in ledger.lines]
+    _check(ledger.lines, sizes)
     own = sized(ledger.segments, sizes)
     segments = _longer(own)
     events = sum(len(segment.events) * segment.repeat for segment in segments)
@@ -77,6 +81,15 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     made = tuple(_with_ends(moment, lines, ends) for moment in moments)
     again = replace(ledger, lines=lines, moments=made, segments=own)
     return Replayed(again, built, reserved, asked, beyond)
+
+
+def _check(lines: Sequence[Line], sizes: Sequence[int]) -> None:
+    """Raise InputError for a tensor whose bytes no count of an allocator holds."""
+    most = max(range(len(sizes)), key=sizes.__getitem__, default=None)
+    if most is not None and sizes[most] >= LARGEST:
+        found = f"{lines[most].name} takes {sizes[most]:,} B"
+        fix = "Use a smaller batch.micro_batch or batch.sequence, or a smaller model."
+        raise InputError([Problem("batch", found, "a tensor is below 2^63 B", fix)])
 
 
 def sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, ...]:

@@ -42,19 +42,20 @@ class FitResult(Shown):
 
 def fit(
     plan: Given,
-    find: Sequence[str] = (),
-    measured: Sequence[str] = (),
+    find: str | Sequence[str] = (),
+    measured: str | Sequence[str] = (),
     confidence: float = CONFIDENCE.high,
     **more: Any,
 ) -> FitResult:
-    """The limits of a plan: the largest micro-batch and sequence that fit, or what `find` names.
+    """The limits of a plan: the largest micro-batch and sequence that fit, or what `find` names, one or several.
 
     `measured`: small runs, each a file of run records or a text such as `reserved=11GiB,batch.micro_batch=1`. `family`:
     of models; `frontier`: True for the micro-batch of each sequence (with `layers-unfrozen` in `find` the layers of
     each); any further name changes a key of the plan: `batch__micro_batch=2`. Raises InputError with every problem.
     """
     family, frontier = str(more.pop("family", "")), bool(more.pop("frontier", False))
-    wanted = Wanted(tuple(dict.fromkeys(map(knob_of, find))) or USUAL, family, frontier)
+    names, runs_of = ((one,) if isinstance(one, str) else tuple(one) for one in (find, measured))
+    wanted = Wanted(tuple(dict.fromkeys(map(knob_of, names))) or USUAL, family, frontier)
     data = draft_from(plan, more).data
-    runs = measured_runs(tuple(measured), data)
+    runs = measured_runs(runs_of, data)
     return FitResult(limits_of(data, wanted, confidence, unexplained(runs) if runs else None))

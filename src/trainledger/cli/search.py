@@ -13,6 +13,7 @@ import typer
 from trainledger.cli.estimate import UNITS_HELP, check_units
 from trainledger.cli.output import FORCE_HELP
 from trainledger.cli.sources import Env, Sets, Versions
+from trainledger.facts.limits import GLOBAL_BATCH
 
 if TYPE_CHECKING:
     from trainledger.answer.search_answer import Answer, Progress
@@ -35,7 +36,9 @@ SOLVE_HELP = "Let a solver (highspy) choose the stages and what runs again of pi
 def search(
     model: Annotated[list[str], typer.Argument(metavar="MODEL|FILE", help=MODEL_HELP)],
     devices: Annotated[str, typer.Option("--devices", metavar="COUNTxDEVICE", help=DEVICES_HELP)],
-    global_batch: Annotated[int | None, typer.Option("--global-batch", min=1, help=BATCH_HELP)] = None,
+    global_batch: Annotated[
+        int | None, typer.Option("--global-batch", min=1, max=GLOBAL_BATCH.value, help=BATCH_HELP)
+    ] = None,
     sequence: Annotated[int | None, typer.Option("--sequence", min=1, help=SEQUENCE_HELP)] = None,
     framework: Annotated[str, typer.Option("--framework", help=FRAMEWORK_HELP)] = "",
     sets: Sets = None,

@@ -52,6 +52,8 @@ def read_input(source: str, env: dict[str, str] | None = None, stdin: IO[Any] | 
 
     Nothing in a file is executed. Raises InputError for what cannot be read.
     """
+    if not source:
+        raise InputError([Problem("", "a file's name that is empty", "a path to a file is needed")])
     name = "<stdin>" if source == "-" else source
     if os.path.basename(source) == BINARY:
         raise InputError([Problem("", f"{name}: {PICKLE}", "a JSON or YAML file is needed", EXPORT)])

@@ -41,6 +41,11 @@ def read_any(
         raise InputError([Problem("", "no file", "a plan, or the files of a run, are needed")])
     inputs = [read_input(source, dict(env or {}), stdin) for source in sources]
     if len(inputs) == 1 and is_plan(inputs[0]):
+        if env:
+            allowed = "a script reads variables, a plan has stack.env"
+            raise InputError(
+                [Problem("--env", "given with a plan", allowed, "Leave it out, or --set stack.env.NAME=VALUE.")]
+            )
         document = inputs[0].document or Document(None, {})
         if document.data is None and not sets:
             allowed = "a plan is a mapping of keys to values"

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from trainledger.base.problems import InputError, Problem
+from trainledger.facts.limits import LAYERS, MODEL_SIZE
 
 Chosen = TypeVar("Chosen")
+LAYER = "layer"
 
 
 class Keys:
@@ -44,6 +46,11 @@ class Keys:
         if isinstance(value, bool) or not isinstance(value, int | float) or broken or value < least:
             found = "missing" if value is None else f"found {value!r}"
             self.problems.append(Problem(f"model.{names[0]}", found, f"a whole number of at least {least} is needed"))
+            return least
+        limit = LAYERS if LAYER in names[0] else MODEL_SIZE
+        if value > limit.value:
+            allowed = f"at most {limit.value:,} {limit.unit} are read"
+            self.problems.append(Problem(f"model.{names[0]}", f"found {value!r}", allowed))
             return least
         return int(value)
 

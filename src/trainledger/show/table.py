@@ -12,7 +12,7 @@ from trainledger.show.listing import columns
 
 BLOCK, PLAIN = "█", "#"
 WORD = len("a word or two")  # a column of text is folded to this, no narrower
-PADDING = len("  ")  # between two columns of a styled table
+PADDING = "  "  # between two columns of a styled table
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _needed(section: Section) -> int:
     table = [section.header, *section.rows]
     widths = [max(map(len, cells)) for cells in zip_longest(*table, fillvalue="")]
     least = [width if at in section.right else min(width, WORD) for at, width in enumerate(widths)]
-    return sum(least) + PADDING * (len(least) - 1)
+    return len(PADDING.join("".ljust(width) for width in least))
 
 
 def _emit(text: str) -> None:
