@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.ledger.test_mega_moe import routed
 from tests.ledger.test_megatron import LLAMA as MEGATRON
 from tests.ledger.test_megatron import plan_of as megatron_plan
 from tests.plans import plan_of
@@ -18,6 +19,8 @@ from trainledger.answer.resume_read import Resume, Written
 from trainledger.answer.saved import saved_of
 from trainledger.base.problems import InputError
 from trainledger.model.build import model_of
+from trainledger.model.counts import kinds
+from trainledger.model.program import Role
 from trainledger.plan.beyond import Save
 from trainledger.plan.schema import Plan
 
@@ -130,6 +133,7 @@ def test_megatrons_flat_pieces_are_cut_by_other_data_parallel_ranks() -> None:
     norms = same.rank_bytes - count - share  # which both parts have
     assert 0 <= norms < 0.001 * count
     assert fewer.rank_bytes - same.rank_bytes == pytest.approx(share, rel=0.001)  # with each part's own norms
+    assert same.host == pytest.approx(4 * count // 2 // 4, rel=0.001)  # a piece of one state
     assert fewer.files == same.files == 4 * 2  # a part's ranks, two files each
     assert same.total >= same.stored
 
@@ -146,6 +150,22 @@ def test_megatrons_other_degrees_need_states_written_whole() -> None:
     )  # the stored halves that overlap a quarter
     again = resume(written(plan), megatron(pp=2, world=8), model_of(other))
     assert again.rank_bytes < found.rank_bytes * 2
+
+
+def test_experts_of_their_own_ranks_are_read_by_these() -> None:
+    """Half of the experts by each of two ranks, as they were written; the dense weights by all."""
+    given = {"tp": 1, "ep": 2, "world": 4, "options": {"moe_token_dispatcher_type": "alltoall"}}
+    plan = routed(parallel=given)
+    found = on(plan, 4)
+    experts = sum(weight.elements * count for weight, count in kinds(model_of(plan)) if weight.role is Role.EXPERT)
+    count = estimate(plan).parameters.total
+    weights = 2 * (count - experts) + 2 * experts // 2
+    flat = 12 * (count - experts) // 4 + 12 * experts // 2 // 2  # two ranks have the same experts
+    assert found.rank_bytes == pytest.approx(weights + flat, rel=0.01)
+    assert found.total == pytest.approx(4 * weights + 12 * count, rel=0.01)  # states once, weights by every rank
+    spread = routed(parallel={**given, "tp": 2, "sp": True, "world": 8})
+    with pytest.raises(InputError, match=r"parallel.etp"):
+        resume(written(spread), spread, model_of(spread))
 
 
 def test_megatrons_older_format_needs_the_same_parts() -> None:

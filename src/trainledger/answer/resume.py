@@ -70,5 +70,8 @@ def _alike(written: Written, other: Plan, model: Model, kind: str) -> None:
         if mine != theirs and kind in ("fsdp-sharded", "megatron-dist", "deepspeed"):
             found = f"found {theirs}, the checkpoint has {mine}"
             raise refused(f"parallel.{name}", found, "only the same can be counted so far")
+    spread = other.parallel.etp or other.parallel.tp
+    if kind == "megatron-dist" and other.parallel.ep > 1 and spread > 1:
+        raise refused("parallel.etp", f"found {spread} with ep {other.parallel.ep}", "1 can be counted so far")
     if other.parallel.ep > 1 and kind == "fsdp-sharded":
         raise refused("parallel.ep", f"found {other.parallel.ep}", "1 can be counted of this format so far")

@@ -10,14 +10,14 @@ from trainledger.answer.resume_deepspeed import STAGES, conversion, read_whole
 from trainledger.answer.resume_read import WEIGHTS_ALONE, Resume, Written, answered, refused
 from trainledger.answer.resume_sliced import Part, Reading, sliced
 from trainledger.answer.saved import OPTIMIZER
-from trainledger.answer.saved_sizes import Sizes, dtype_of
+from trainledger.answer.saved_sizes import Sizes, dtype_of, sized
 from trainledger.facts.checkpoints import DIST_FILES, FORMATS, PARTED, SCATTERED, SLICED, UNIVERSAL
 from trainledger.facts.host_memory import Load
 from trainledger.facts.sharding import FIRST
 from trainledger.ledger.mega_buffers import DISTRIBUTED
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.model.counts import kinds
-from trainledger.model.program import Model
+from trainledger.model.program import Model, Role
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -55,8 +55,19 @@ def _weights(one: Sizes) -> int:
     return one.saved
 
 
-def _kept(one: Sizes) -> int:
-    return one.kept
+def _dense(one: Sizes) -> int:
+    return 0 if one.weight.role is Role.EXPERT else one.kept
+
+
+def _experts(one: Sizes) -> int:
+    return one.kept if one.weight.role is Role.EXPERT else 0
+
+
+def _pieces(plan: Plan, expert: bool) -> int:
+    """Data-parallel ranks of dense weights, or of routed experts."""
+    given = degrees(plan)
+    inner = given.ep * (plan.parallel.etp or given.tp) if expert else given.tp
+    return max(given.world // (inner * given.pp), 1)
 
 
 def sharded(written: Written, other: Plan, model: Model) -> Resume:
@@ -84,15 +95,29 @@ def dist(written: Written, other: Plan, model: Model) -> Resume:
     files = reading.writers * before.world // (before.tp * before.pp) * DIST_FILES.threads
     way = "each rank reads the weights that overlap its own"
     if written.whole:
-        states = sliced(old, new, _kept, 1)
-        if flat:
-            states, count = _flat(states, before.world // (before.tp * before.pp), replicas)
-            way += f", and {count} of its part's flat pieces"
-        else:
-            way += "; one of each part reads its states and scatters them"
+        states, more = _states(written.plan, old, new, flat)
+        way += more
         reading = Reading(reading.most + states.most, files, reading.total + states.total,
                           max(reading.largest, states.largest))  # fmt: skip
     return answered(way, other, written, replace(reading, writers=files), SCATTERED)
+
+
+def _states(plan: Plan, old: Part, new: Part, flat: bool) -> tuple[Reading, str]:
+    """Dense weights' states and experts', of which each of their ranks has a part; how they are read."""
+    dense, experts = sliced(old, new, _dense, 1), sliced(old, new, _experts, 1)
+    experts = replace(experts, total=experts.total * degrees(plan).ep)
+    more = "; one of each part reads its states and scatters them"
+    if flat:
+        dense, count = _flat(dense, _pieces(plan, False), _pieces(new.plan, False))
+        experts, _ = _flat(experts, _pieces(plan, True), _pieces(new.plan, True))
+        more = f", and {count} of its part's flat pieces"
+        kept = next(one for one in sized(plan, old.model) if one.kept)  # each state is a tensor of its own
+        dense, experts = (
+            replace(each, largest=-(-each.largest * max(kept.master, *kept.states) // kept.kept))
+            for each in (dense, experts)
+        )
+    largest = max(dense.largest, experts.largest)
+    return Reading(dense.most + experts.most, 0, dense.total + experts.total, largest), more
 
 
 def _flat(states: Reading, pieces: int, ranks: int) -> tuple[Reading, int]:
