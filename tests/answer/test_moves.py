@@ -97,3 +97,15 @@ def test_long_sequences_under_deepspeed_can_run_in_tiles() -> None:
     zero3 = (Change("parallel", {"strategy": "zero3", "dp": 8}), Change("stack.framework", "deepspeed"))
     assert "MLPs in tiles of the sequence" in moves(*zero3, Change("batch.sequence", 65536))
     assert "MLPs in tiles of the sequence" not in moves(*zero3, Change("batch.sequence", 2048))
+
+
+def test_what_shards_by_deepspeed_clips_and_steps_as_before() -> None:
+    """The Trainer's own settings stay, where those of a plan of DeepSpeed alone would take their place."""
+    spread = [Change("parallel", {"strategy": "ddp", "world": 4}), Change("optimizer", {"name": "adamw"})]
+    data = with_changes(BASE, spread)
+    before = planned(data).optimizer
+    found = moves(*spread)["ZeRO-2: gradients sharded too"]
+    after = planned(data, found.changes).optimizer
+    assert (after.grad_clip, after.implementation) == (before.grad_clip, before.implementation) != (None, None)
+    given = moves(spread[0])["ZeRO-2: gradients sharded too"]  # of BASE, which says both
+    assert not [one for one in given.changes if one.path.startswith("optimizer.")]

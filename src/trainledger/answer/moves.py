@@ -9,7 +9,7 @@ from typing import Any
 from trainledger.answer.changed import LEFT_OUT, Change, Data, LeftOut, planned, value_of, with_changes
 from trainledger.answer.unfrozen import paths_of
 from trainledger.base.problems import InputError
-from trainledger.facts.move_row import AtLeast, Last, Move, Out, Plus, Set, Times, When
+from trainledger.facts.move_row import AtLeast, Last, Move, Out, Own, Plus, Set, Times, When
 from trainledger.facts.moves import LEVELS, MOVES
 from trainledger.model.build import build
 from trainledger.plan.schema import Plan, as_mapping
@@ -86,8 +86,11 @@ def _meets(resolved: Mapping[str, Any], condition: When) -> bool:
 
 def _changes(move: Move, data: Data, resolved: Mapping[str, Any]) -> tuple[Change, ...]:
     """The changes that make a difference; none at all where a value cannot be made of the plan's."""
-    made = []
+    made = list[Change]()
     for path, told in move.sets:
+        if isinstance(told, Own):
+            made += _own(path, with_changes(data, made), value_of(resolved, path))
+            continue
         if isinstance(told, Times) and value_of(resolved, path) in (LEFT_OUT, None):
             continue  # a key that the plan leaves out stays left out
         value = _last(told, resolved) if isinstance(told, Last) else _value(told, value_of(resolved, path))
@@ -104,6 +107,15 @@ def _changes(move: Move, data: Data, resolved: Mapping[str, Any]) -> tuple[Chang
 def _last(told: Last, resolved: Mapping[str, Any]) -> list[str]:
     paths = paths_of(build(resolved["model"]))
     return list(paths[len(paths) - max(len(paths) * told.up // told.down, 1) :])
+
+
+def _own(path: str, data: Data, own: object) -> list[Change]:
+    """The change that keeps a key's value, where the changed plan would not have it."""
+    try:
+        then = value_of(as_mapping(planned(data)), path)
+    except InputError:
+        return []  # what is wrong with the plan is said when it is estimated
+    return [Change(path, own)] if own is not None and own is not LEFT_OUT and then != own else []
 
 
 def _value(told: object, own: object) -> object:

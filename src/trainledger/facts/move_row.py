@@ -39,6 +39,15 @@ class Out(Enum):
 OUT = Out.OUT
 
 
+class Own(Enum):
+    """A key keeps the plan's value where another one's default would take its place."""
+
+    OWN = "as it is"
+
+
+OWN = Own.OWN
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
     """The plan's own value times `up` over `down`; whole, or the change cannot be made."""

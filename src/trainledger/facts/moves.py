@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainledger.base.sources import Source
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRONS
-from trainledger.facts.move_row import LEVELS, OUT, AtLeast, Move, Price, Times
+from trainledger.facts.move_row import LEVELS, OUT, OWN, AtLeast, Move, Price, Times
 from trainledger.facts.moves_beyond import EVALUATION
 from trainledger.facts.moves_memory import MEMORY_MOVES
 
@@ -41,6 +41,8 @@ FREED = (
     ("precision.master", OUT),
     ("parallel.shard", OUT),
     ("stack.framework", "deepspeed"),
+    ("optimizer.grad_clip", OWN),  # the Trainer hands both to DeepSpeed
+    ("optimizer.implementation", OWN),
 )
 HALF_MACHINE = 4  # ranks: twice as many are the devices of one machine (HGX boards hold 8)
 HALF_DP = (

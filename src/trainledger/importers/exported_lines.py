@@ -99,7 +99,7 @@ class Exporter:
             return None
         found = list(self._differing(self.before, after, None))
         left = _left(changes, found)
-        if left or self.before.levers != after.levers:  # what no plain line says, a lever may
+        if self.before.levers != after.levers or _turned(after, left):  # what no plain line says, a lever may
             found = list(self._differing(self.before, after, plan))
             left = _left(changes, found)
         order = [change.path for change in changes]
@@ -113,7 +113,9 @@ class Exporter:
             return None
         found, left = list[Key](), list[Change]()
         for one in changes:
-            keys, unsaid = self.keys([one]) or ((), () if isinstance(one.value, LeftOut) else (one,))
+            if isinstance(one.value, LeftOut):  # it makes room for a default of what it stands beside
+                continue
+            keys, unsaid = self.keys([one]) or ((), (one,))
             found += [key for key in keys if key not in found]
             left += unsaid
         return tuple(found), tuple(left)
@@ -191,6 +193,12 @@ class Exporter:
             return
         meant = as_mapping(plan)
         yield from (one for one in left if value_of(back, one.path) != value_of(meant, one.path))
+
+
+def _turned(sheet: Sheet, left: Sequence[Change]) -> bool:
+    """Whether one of these changes is of a key that a lever says."""
+    lines = [line for lever in sheet.levers for way in lever for line in way]
+    return any(same_key(line.path, one.path) for line in lines for one in left)
 
 
 def _left(changes: Sequence[Change], found: Sequence[Key]) -> tuple[Change, ...]:
