@@ -110,6 +110,7 @@ def test_what_is_frozen_is_not_listed() -> None:
             "parallel.options.auto_wrap_policy",
         ),
         ({"parallel": {"strategy": "zero2"}, "stack": {"framework": "colossalai"}}, "stack.framework"),
+        ({"parallel": {"strategy": "fsdp2", "tp": 2, "dp": 2, "world": 4}}, "parallel.tp"),
     ],
 )
 def test_what_is_not_known_is_refused_by_name(keys: dict[str, Any], path: str) -> None:

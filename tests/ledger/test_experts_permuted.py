@@ -67,7 +67,7 @@ def test_the_rows_by_expert_are_a_copy_of_their_own() -> None:
     [
         (VERSION, {"ep": 3, "dp": 3}, "found 3"),
         (VERSION, {"ep": 4, "dp": 2}, "ep 4 does not divide the world of 2 ranks"),
-        ("0.2.2", {}, "found experts of deepseek_v3 with torchtitan 0.2.2"),
+        ("0.1.0", {}, "found experts of deepseek_v3 with torchtitan 0.1.0"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(version: str, parallel: dict[str, int], found: str) -> None:

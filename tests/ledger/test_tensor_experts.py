@@ -26,7 +26,7 @@ from trainledger.lines.line import Account
 from trainledger.model.build import model_of
 from trainledger.plan.schema import Plan
 
-EARLY, MIDDLE, LATE, NEWEST = "2025-08-22", "2026-04-20", "2026-06-01", "b5bcd76c66d0"
+EARLY, WINTER, MIDDLE, LATE, NEWEST = "2025-08-22", "0.2.1", "2026-04-20", "2026-06-01", "b5bcd76c66d0"
 GATHER = "gathered weights of model.layers"
 NAMES = {"bf16": "bfloat16", "fp32": "float32", "int64": "int64", "int32": "int32"}
 QWEN: dict[str, Any] = {
@@ -78,6 +78,16 @@ def of_2025(model: Model, x: Any) -> Any:
     return model.scattered(total.view(1, -1, HIDDEN))
 
 
+def of_winter(model: Model, x: Any) -> Any:
+    """Results are put in the order of all tokens, of which a rank that sends its part alone fills its own."""
+    rows = model.gathered(x).view(-1, HIDDEN) if model.degrees.tp > 1 else x.view(-1, HIDDEN)
+    scores, chosen = model.routed(rows, False)
+    if model.degrees.ep > 1 and model.degrees.each == 1:
+        chosen = chosen[:TOKENS]
+    total = model.unsorted(rows, scores, chosen).view(1, -1, HIDDEN)
+    return model.scattered(total) if model.degrees.tp > 1 else total
+
+
 def of_spring(model: Model, x: Any) -> Any:
     """As of 2025, without padding."""
     rows = model.gathered(x).view(-1, HIDDEN)
@@ -109,6 +119,11 @@ def of_now(model: Model, x: Any) -> Any:
         (EARLY, of_2025, Degrees(2, 1, 2)),
         (EARLY, of_2025, Degrees(2, 4, 1)),
         (EARLY, of_2025, Degrees(2, 2, 2)),
+        (WINTER, of_winter, Degrees(1, 1, 1)),
+        (WINTER, of_winter, Degrees(1, 4, 1)),
+        (WINTER, of_winter, Degrees(2, 1, 2)),
+        (WINTER, of_winter, Degrees(2, 4, 1)),
+        (WINTER, of_winter, Degrees(2, 2, 2)),
         (MIDDLE, of_spring, Degrees(2, 1, 2)),
         (MIDDLE, of_spring, Degrees(2, 4, 1)),
         (MIDDLE, of_spring, Degrees(2, 2, 2)),

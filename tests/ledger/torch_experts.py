@@ -81,17 +81,33 @@ class Model:
         chosen = torch.topk(probs, k=TOP_K, dim=-1, sorted=False)[1]
         return probs.gather(dim=1, index=chosen) * 1.0, chosen
 
+    def unsorted(self, rows: Any, scores: Any, chosen: Any) -> Any:
+        """The experts' results by token and choice, times the scores of all tokens."""
+        torch = self.torch
+        place = torch.argsort(chosen.view(-1), stable=True)
+        back = self.ran(rows[place // TOP_K], False)
+        whole = torch.zeros((scores.numel(), HIDDEN), dtype=back.dtype)
+        whole[place] = back
+        product = torch.bmm(scores.reshape(-1, 1, TOP_K), whole.reshape(-1, TOP_K, HIDDEN).float())
+        return product.to(rows.dtype).squeeze(1)
+
     def summed(self, rows: Any, total: Any, scores: Any, chosen: Any, late: bool) -> Any:
         """The experts' results, added up in `total`."""
-        torch, ranks = self.torch, self.degrees.ep
-        first, third, second = self.experts
+        torch = self.torch
         place = torch.argsort(chosen.view(-1), stable=True)
         score, token = scores.view(-1)[place], place // TOP_K
         by_expert = token.reshape(-1, 1).expand(-1, HIDDEN)
-        sent = rows[token] if late else torch.gather(rows, 0, by_expert)
+        back = self.ran(rows[token] if late else torch.gather(rows, 0, by_expert), late)
+        weighed = (back.float() * score.reshape(-1, 1)).to(rows.dtype)
+        return total.scatter_add(0, by_expert, weighed)
+
+    def ran(self, sent: Any, late: bool) -> Any:
+        """Rows by expert through the experts, wherever these are."""
+        torch, ranks = self.torch, self.degrees.ep
+        first, third, second = self.experts
         there = self._exchanged(sent) if ranks > 1 else sent
-        order = torch.randperm(len(token))
-        ends = torch.arange(1, len(first) + 1, dtype=torch.int32) * (len(token) // len(first))
+        order = torch.randperm(len(sent))
+        ends = torch.arange(1, len(first) + 1, dtype=torch.int32) * (len(sent) // len(first))
         if not late:
             there = torch.vstack((there, there.new_zeros(there.shape[-1])))
         moved = there[order, :] if ranks > 1 or not late else there
@@ -105,9 +121,7 @@ class Model:
             put = out.new_empty(there.shape)
             put[order, :] = out
             out = put if late else put[:-1]
-        back = self._exchanged(out) if ranks > 1 else out
-        weighed = (back.float() * score.reshape(-1, 1)).to(rows.dtype)
-        return total.scatter_add(0, by_expert, weighed)
+        return self._exchanged(out) if ranks > 1 else out
 
     def _exchanged(self, rows: Any) -> Any:
         from torch.distributed._functional_collectives import all_to_all_single_autograd

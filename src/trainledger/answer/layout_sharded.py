@@ -10,7 +10,7 @@ from trainledger.answer.estimate import REFERENCE
 from trainledger.answer.places import Container, Entry, Layout, counted, cut, whole
 from trainledger.base.problems import Problem
 from trainledger.facts.dtypes import DType
-from trainledger.facts.sharding import FIRST
+from trainledger.facts.sharding import FIRST, SECOND
 from trainledger.ledger.book import Book
 from trainledger.ledger.fsdp1 import Flat
 from trainledger.ledger.layout import Layout as Kept
@@ -44,6 +44,8 @@ def sharded(plan: Plan, rank: int) -> Layout:
     kept = layout_of(plan, job, updates_of(plan), None, rank)
     if isinstance(kept, LowLevelZero):
         raise_if([Problem("stack.framework", "found 'colossalai'", "how its buckets are dealt out is not shown")])
+    if isinstance(kept, Sharded) and kept.how.routed is not None and kept.how.routed.by_width:
+        raise_if([Problem("parallel.shard", f"found {kept.how.ranks}", "where experts lie by width is not shown")])
     slots = [slot for slot in slots_of(model) if job.trained(slot.weight)]
     containers, entries = _found(kept, slots, rank)
     return Layout(plan.parallel.strategy, rank, degrees(plan).world, tuple(containers), tuple(entries))
@@ -51,6 +53,10 @@ def sharded(plan: Plan, rank: int) -> Layout:
 
 def _problems(plan: Plan) -> Iterator[Problem]:
     flat = plan.parallel.strategy in ("zero1", "zero2", "fsdp1")
+    ranks = degrees(plan)
+    for name, degree in (("tp", ranks.tp), ("pp", ranks.pp), ("ep", ranks.ep)):
+        if degree > 1 and fsdp_of(plan) == SECOND:
+            yield Problem(f"parallel.{name}", f"found {degree}", "where FSDP2's parts beside it lie is not shown")
     if plan.quantization is not None:
         yield Problem("quantization.kind", f"found {plan.quantization.kind!r}", "packed weights' layout is not shown")
     if fsdp_of(plan) == FIRST and least_of(plan) is not None:

@@ -36,6 +36,11 @@ class Change(StrEnum):
     BY_WIDTH_ALONE = "by-width-alone"  # likewise without ranks of experts
     SAVES_SENT = "saves-sent"  # the policy `op` keeps the rows that ranks of experts exchange
     ADDS_SLOPES = "adds-slopes"  # gradients of what experts read are added up over the ranks that share each expert
+    UNSORTS = "unsorts"  # experts' results are put in the order of tokens, and multiplied by scores as matrices
+    PARTIAL_SLOPES = (
+        "partial-slopes"  # gradients of what experts and shared experts read are added up once, behind both
+    )
+    HIGH_GATE = "high-gate"  # routers run in fp32
     WHOLE_EXPERTS = "whole-experts"  # experts that are spread over ranks are whole on each
     OWN_TOKENS = "own-tokens"  # beside experts on other ranks, a rank of tp routes its part of the sequence alone
     OWN_SUMS = "own-sums"  # and adds up results of its part alone; shared experts gather and scatter by themselves
@@ -81,6 +86,14 @@ ROWS: dict[Change, Row] = {
         Row(Change.BY_WIDTH, "2025-08-13", "", _read("apply_fsdp, shard_placement_fn (#1561)", "7354848df")),
         Row(Change.SAVES_SENT, "2025-09-06", "", _read("_op_sac_save_list (#1672)", "c4e229115")),
         Row(Change.ADDS_SLOPES, "2025-10-14", "", _read("expert_parallel.py, grad_placements (#1878)", "3ff755178")),
+        Row(
+            Change.UNSORTS,
+            "2025-11-21",
+            "2026-04-06",
+            _read("models/moe/moe.py (#1974), to #2775", "e1f7f318a, 8bc267dea"),
+        ),
+        Row(Change.PARTIAL_SLOPES, "2026-03-02", "", _read("distributed/tensor_parallel.py (#2416)", "de329200b")),
+        Row(Change.HIGH_GATE, "2026-03-04", "", _read("models/common/moe/moe.py (#2389)", "ab5ed59f8")),
         Row(Change.BY_WIDTH_ALONE, "2026-03-26", "", _read("apply_fsdp, ep_degree 1 (#2281)", "18a46d427")),
         Row(Change.SCATTERS, "2026-04-06", "", _read("components of experts; ops/scatter_add.py (#2775)", "8bc267dea")),
         Row(Change.CHUNKED_HEAD, "2026-04-27", "", _read("components/loss.py, ChunkedCELoss (#2937)", "786e26f8e")),

@@ -1,20 +1,25 @@
 """torchtitan's router and routed experts of 2025: rows are sent to the ranks of their experts, copied by local expert
-with padding, run through three grouped products, copied and sent back, weighed in fp32, and added up.
+with padding, run through three grouped products, copied and sent back, weighed in fp32, and added up; from November on
+put in the order of tokens and multiplied by their scores in fp32.
 
-Source: torchtitan/models/moe.py and distributed/expert_parallel.py (d0cdb1433).
+Source: torchtitan/models/moe.py and distributed/expert_parallel.py (d0cdb1433); models/moe/moe.py (e1f7f318a to
+73a0e6979).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, INT32, INT64
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
+from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtitan import Change, holds
 from trainledger.ledger import aten, nn, rules_liger
 from trainledger.ledger.activations import activation
 from trainledger.ledger.experts import grouped, plain, taken
-from trainledger.ledger.experts_torchtitan import exchanged, in_order, placed
+from trainledger.ledger.experts_torchtitan import exchanged, in_order, normalised, placed
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
@@ -22,13 +27,15 @@ from trainledger.model import program as p
 
 def apply(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> list[int]:
     """The router's or the experts' results."""
+    version, titan = f.software.release(TORCHTITAN), f.software.framework == TORCHTITAN
+    unsorts = titan and holds(Change.UNSORTS, version)
     if isinstance(spec, p.Router):
-        return router(f.tape, spec, ins[0], f.need(spec.weight))
+        return router(f.tape, replace(spec, normalise=spec.normalise and unsorts), ins[0], f.need(spec.weight))
     assert isinstance(spec, p.Experts)
     assert spec.up is not None
     weights = f.need(spec.gate_up), f.need(spec.up), f.need(spec.down)
     whole = f.software.framework == PITHTRAIN
-    return [experts(f.tape, spec, ins, weights, Sent(f.software.experts, whole))]
+    return [experts(f.tape, spec, ins, weights, Sent(f.software.experts, whole, unsorts))]
 
 
 def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
@@ -43,21 +50,30 @@ def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
     best, chosen = t.fresh(dims, FP32, False, "best scores"), t.fresh(dims, INT64, False, "chosen experts")
     t.run(Prim("topk", (biased,), (best, chosen), (), (), ()))
     scores = taken(t, probs, chosen, dims, "scores")
+    if spec.normalise:
+        scores = normalised(t, scores)
     return [logits, aten.scale(t, scores), chosen]
 
 
 class Sent(NamedTuple):
-    """The ranks that experts are spread over, and whether one kernel runs the function and multiplies."""
+    """The ranks that experts are spread over; whether one kernel runs the function and multiplies; whether results are
+    put in the order of tokens, and multiplied by their scores as matrices."""
 
     ranks: int
     gated: bool
+    unsorts: bool = False
 
 
 def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int], how: Sent) -> int:
     """The sum over each token's experts, weighed by their scores; `weights`: this rank's of gate, up and down."""
-    x, _, chosen = ins
+    x, scores, chosen = ins
     gate, up, down = weights
     slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
+    if how.unsorts:  # no result depends on scores by place
+        quiet = t.alias(scores)
+        t.grad[quiet] = False
+        t.run(Prim("scores without a gradient", (scores,), (quiet,), (), (), ()))
+        ins = [x, quiet, chosen]
     counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate][:1])
     if spec.adds:
         rows = t.run(Prim("copied to ranks", (rows,), (t.alias(rows),), (), (Step(Code.GRAD, 0),), ()))
@@ -77,6 +93,10 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     t.end([moved, product])
     back = exchanged(t, _put(t, out, order), how.ranks)
     t.end([out, there])
+    if how.unsorts:
+        result = _unsorted(t, (back, place, scores), t.dims[x])
+        t.end([counts, place, by_place, token, ends, rows, order, back])
+        return result
     score = aten.view(t, by_place, (*slots, Axis(Dim.ONE, 1)))
     high = aten.to(t, back, FP32)
     weighed = aten.to(t, aten.mul(t, high, score, "weighed"), t.dtype[x])
@@ -84,6 +104,25 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     result = _added(t, weighed, token, t.dims[x])
     t.end([counts, place, by_place, token, ends, score, weighed, rows, order])
     return result
+
+
+def _unsorted(t: Tape, made: tuple[int, int, int], dims: Dims) -> int:
+    """Rows written into zeros by token and choice, in fp32 the second factor of one product for each token, of which
+    the scores are the first; `made`: rows, their places, scores."""
+    rows, place, scores = made
+    all_dims = (*t.dims[scores], dims[-1])
+    whole = t.fresh(all_dims, t.dtype[rows], t.grad[rows], "rows by token")
+    t.run(Prim("zeros", (), (whole,), (), (), ()))
+    put = t.alias(whole)
+    saves = (place,) if t.grad[rows] else ()
+    t.run(Prim("index_put_", (rows, place, whole), (put,), saves, (Step(Code.GRAD, 0),), ()))
+    high = aten.to(t, put, FP32)
+    total = t.fresh(dims, FP32, t.grad[high] or t.grad[scores], "sum over experts in fp32")
+    t.run(Prim("bmm", (scores, high), (total,), (scores, high), (Step(Code.GRAD, 0), Step(Code.GRAD, 1)), ()))
+    t.end([high])
+    out = aten.to(t, total, t.dtype[rows])
+    t.end([whole, put, total])
+    return out
 
 
 def _put(t: Tape, rows: int, order: int) -> int:

@@ -42,10 +42,15 @@ def router(t: Tape, spec: p.Router, x: int, weight: int, bias: int | None = None
     t.run(Prim("topk", (probs,), (best, chosen), (), (), ()))
     scores = taken(t, probs, chosen, dims, "scores")
     if spec.normalise:
-        total = t.fresh((*tokens, Axis(Dim.ONE, 1)), FP32, t.grad[scores], "sum of scores")
-        t.run(Prim("sum", (scores,), (total,), (), aten.PASS0, ()))
-        scores = aten.mul(t, scores, aten.shift(t, total), "normalised scores")
+        scores = normalised(t, scores)
     return [logits, aten.scale(t, scores), chosen]
+
+
+def normalised(t: Tape, scores: int) -> int:
+    """Scores divided by their sum over a token's experts."""
+    total = t.fresh((*t.dims[scores][:-1], Axis(Dim.ONE, 1)), FP32, t.grad[scores], "sum of scores")
+    t.run(Prim("sum", (scores,), (total,), (), aten.PASS0, ()))
+    return aten.mul(t, scores, aten.shift(t, total), "normalised scores")
 
 
 def in_order(t: Tape, ins: list[int], experts_of: Dims) -> tuple[int, int, int, int, int]:

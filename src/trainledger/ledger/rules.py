@@ -46,6 +46,7 @@ from trainledger.model.operations_parallel import Copied, Divided, Gathered, Sum
 from trainledger.model.program import Op, Weight
 
 KEYS = ("k", "v")  # what programs call an attention's keys and values
+HIGH = Change.HIGH_GATE
 OWN = (TORCHTITAN, PITHTRAIN)  # frameworks that write latent attention and experts themselves
 
 
@@ -190,7 +191,9 @@ def _routed(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> 
 
 
 def _by_titan(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> list[int]:
-    if f.software.framework == PITHTRAIN or holds(Change.PERMUTES, f.software.release(TORCHTITAN)):
+    version = f.software.release(TORCHTITAN)
+    copied = f.software.framework == PITHTRAIN or holds(Change.PERMUTES, version) or holds(Change.UNSORTS, version)
+    if copied and not (isinstance(spec, p.Router) and f.software.framework == TORCHTITAN and holds(HIGH, version)):
         return experts_permuted.apply(f, spec, ins)
     if isinstance(spec, p.Router):
         return experts_torchtitan.router(f.tape, spec, ins[0], f.need(spec.weight))

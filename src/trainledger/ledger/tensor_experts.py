@@ -31,7 +31,7 @@ ROUTED = "routed"  # what experts leave where shared ones are beside them
 class Way:
     """How experts run beside tensor parallelism: its ranks; those that experts, and each expert, are spread over;
     whether a rank routes its own part of the sequence, and adds up results of that part alone; whether each shared
-    layer adds up its gradient by itself, and experts that of their rows."""
+    layer adds up its gradient by itself, and experts that of their rows; whether all tokens' scores weigh results."""
 
     ranks: int
     experts: int
@@ -40,6 +40,7 @@ class Way:
     sums: bool
     alone: bool
     adds: bool
+    whole: bool
 
     @property
     def gathers(self) -> bool:
@@ -50,7 +51,7 @@ class Way:
 def way_of(plan: Plan) -> Way:
     """How the version of torchtitan that runs a plan does it."""
     ranks, version = degrees(plan), plan.stack.versions.get(NAME, "")
-    each, first = expert_tensor_degree(plan), holds(Change.PERMUTES, version)
+    each, first = expert_tensor_degree(plan), not holds(Change.PARTIAL_SLOPES, version)
     return Way(
         ranks=ranks.tp,
         experts=ranks.ep,
@@ -59,6 +60,7 @@ def way_of(plan: Plan) -> Way:
         sums=holds(Change.OWN_SUMS, version),
         alone=first,
         adds=first and each > 1 and holds(Change.ADDS_SLOPES, version),
+        whole=holds(Change.UNSORTS, version),
     )
 
 
@@ -89,7 +91,8 @@ def _one(op: Op, way: Way, name: str, read: str) -> Iterator[Op]:
     if isinstance(op.spec, Router):
         yield replace(op, ins=(read,))
         if way.gathers and way.experts > 1 and way.each == 1:
-            yield from (Op(op.name, Divided(way.ranks), (one,), (one,), ()) for one in op.outs[1:])
+            parts = op.outs[-1:] if way.whole else op.outs[1:]
+            yield from (Op(op.name, Divided(way.ranks), (one,), (one,), ()) for one in parts)
     elif isinstance(op.spec, Experts):
         over = way.ranks if not way.gathers and not way.sums else 1
         yield replace(op, ins=(read, *op.ins[1:]), spec=replace(op.spec, over=over, adds=way.adds))

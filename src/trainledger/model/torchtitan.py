@@ -74,11 +74,13 @@ def written(model: Model, plan: Plan) -> Model:
     version = plan.stack.versions.get(NAME, "")
     routed = any(isinstance(op.spec, Experts | ClampedExperts) for block in model.blocks for op in block.ops)
     if routed and not _knows(model, version):
-        early, since = ROWS[Change.PERMUTES], ROWS[Change.SCATTERS].since
-        found = f"found experts of {model.family} with {NAME} {version}"
-        allowed = f"versions of {early.since} to {early.until}, or since {since}, can be estimated"
+        since = ROWS[Change.SCATTERS if model.family in SUNK else Change.PERMUTES].since
+        found, allowed = (
+            f"found experts of {model.family} with {NAME} {version}",
+            f"since {since} they can be estimated",
+        )
         raise InputError([Problem("stack.versions.torchtitan", found, allowed)])
-    late = holds(Change.SCATTERS, version)
+    late = holds(Change.UNSORTS, version) or holds(Change.SCATTERS, version)
     style = Style(
         norm=NormKind.RMS_NATIVE if holds(Change.NATIVE_NORM, version) else NormKind.RMS,
         join=Join.COMPLEX if model.family in COMPLEX else Join.CACHE,
@@ -97,8 +99,8 @@ def written(model: Model, plan: Plan) -> Model:
 
 
 def _knows(model: Model, version: str) -> bool:
-    permuted = holds(Change.PERMUTES, version) and model.family not in SUNK
-    return permuted or holds(Change.SCATTERS, version)
+    copied = holds(Change.PERMUTES, version) or holds(Change.UNSORTS, version)
+    return holds(Change.SCATTERS, version) or (copied and model.family not in SUNK)
 
 
 def _low(plan: Plan) -> Low | None:
