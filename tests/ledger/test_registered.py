@@ -21,11 +21,12 @@ ROUTED = {
 }  # fmt: skip
 GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64}
 BERT = {key: size for key, size in SMALL.items() if key != "num_key_value_heads"}
+UNTIED = {**BERT, "tie_word_embeddings": False}
 CASES: dict[str, dict[str, Any]] = {
     "llama": SMALL, "mistral": SMALL, "qwen2": SMALL, "qwen3": {**SMALL, "head_dim": 8}, "gemma": SMALL,
     "gemma2": SMALL, "gemma3_text": SMALL, "cohere": SMALL, "olmo2": SMALL, "glm4": PADDED, "granite": SMALL,
     "smollm3": PADDED, "starcoder2": SMALL, "phi": SMALL, "phi3": PADDED, "gpt2": GPT,
-    "gpt_bigcode": GPT, "bert": BERT, "roberta": BERT,
+    "gpt_bigcode": GPT, "bert": BERT, "roberta": BERT, "xlm-roberta": UNTIED, "camembert": UNTIED,
     "ministral": HEADED, "ministral3": HEADED, "seed_oss": HEADED, "hunyuan_v1_dense": HEADED, "ernie4_5": HEADED,
     "olmo3": PADDED, "exaone4": HEADED, "glm4_moe": {**ROUTED, "use_qk_norm": True}, "dots1": ROUTED,
     "solar_open": ROUTED, "minimax_m2": {**HEADED, "num_local_experts": 4, "num_experts_per_tok": 2},
@@ -55,7 +56,7 @@ def test_the_order_is_that_of_the_real_class(kind: str) -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     config = transformers.AutoConfig.for_model(kind, **CASES[kind])
-    masked = kind in ("bert", "roberta")
+    masked = kind in ("bert", "roberta", "xlm-roberta", "camembert")
     maker = transformers.AutoModelForMaskedLM if masked else transformers.AutoModelForCausalLM
     with torch.device("meta"):
         real = maker.from_config(config)

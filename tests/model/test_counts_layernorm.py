@@ -11,7 +11,8 @@ from trainledger.facts.catalogue import Entry, every_entry
 from trainledger.model.build import build
 from trainledger.model.counts import storages, total
 
-TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bert", "roberta", "distilbert")
+TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bert", "roberta", "distilbert",
+         "xlm-roberta", "camembert")  # fmt: skip
 # Counts of the real class on the meta device, of models whose page states no exact count.
 COUNTED = {
     "opt-66b": 65719701504, "starcoderbase-3b": 3043311104, "starcoderbase-7b": 7327263232,
@@ -55,10 +56,13 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "bert", **ENCODER},
     {"model_type": "bert", **ENCODER, "tie_word_embeddings": False, "type_vocab_size": 3},
     {"model_type": "roberta", **ENCODER},
+    {"model_type": "xlm-roberta", **ENCODER, "tie_word_embeddings": False},
+    {"model_type": "camembert", **ENCODER, "tie_word_embeddings": False},
     {"model_type": "roberta", **ENCODER, "tie_word_embeddings": False},
     *({"model_type": kind, **ENCODER, "architectures": [f"{name}For{head}"]}
       for kind, name in (("bert", "Bert"), ("roberta", "Roberta"))
       for head in ("MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")),
+    {"model_type": "xlm-roberta", **ENCODER, "architectures": ["XLMRobertaForSequenceClassification"]},
     {"model_type": "bert", **ENCODER, "architectures": ["BertForPreTraining"]},
     {"model_type": "bert", **ENCODER, "architectures": ["BertForSequenceClassification"], "num_labels": 5},
 ]  # fmt: skip
@@ -75,7 +79,7 @@ def _real(config: dict[str, Any]) -> Any:
     transformers = pytest.importorskip("transformers")
     body = dict(config)
     named = (body.pop("architectures", None) or [None])[0]
-    encoder = body["model_type"] in ("bert", "roberta", "distilbert")
+    encoder = body["model_type"] in ("bert", "roberta", "distilbert", "xlm-roberta", "camembert")
     made = transformers.AutoConfig.for_model(body.pop("model_type"), **body)
     with torch.device("meta"):
         if named:

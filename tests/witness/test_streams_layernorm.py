@@ -47,6 +47,9 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": (
         "roberta.encoder.layer.", {**BERT, "model_type": "roberta", "architectures": ["RobertaForMaskedLM"]},
     ),
+    "xlm-roberta": (
+        "roberta.encoder.layer.", {**BERT, "model_type": "xlm-roberta", "architectures": ["XLMRobertaForMaskedLM"]},
+    ),
 }  # fmt: skip
 MIXED = {"weights": "fp32", "autocast": "bf16"}
 SETTINGS: dict[str, dict[str, Any]] = {

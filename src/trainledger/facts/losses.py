@@ -44,7 +44,7 @@ class PlainLoss:
 
 PLAIN_LOSSES: tuple[PlainLoss, ...] = (
     PlainLoss(
-        ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "bloom", "falcon", "mpt", "stablelm", "roberta"),
+        ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "bloom", "falcon", "mpt", "stablelm", "roberta", "xlm-roberta"),
         "4.49",
         _transformers("transformers/models/*/modeling_*.py, CrossEntropyLoss without a cast", "4.45.2, 4.48.1"),
     ),

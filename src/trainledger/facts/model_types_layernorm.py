@@ -9,8 +9,8 @@ from trainledger.base.sources import Source
 from trainledger.facts.model_type_row import ModelType, config_class
 
 
-def _row(name: str, module: str, **defaults: Any) -> ModelType:
-    return ModelType(name, module, tuple(defaults.items()), config_class(name))
+def _row(name: str, module: str, folder: str = "", **defaults: Any) -> ModelType:
+    return ModelType(name, module, tuple(defaults.items()), config_class(name, folder))
 
 
 def _sizes(vocab: int, hidden: int, layers: int, heads: int) -> dict[str, Any]:
@@ -71,4 +71,6 @@ ROWS: tuple[ModelType, ...] = (
          seq_classif_dropout=0.2, num_labels=2, tie_word_embeddings=True),
     _row("bert", "bert", **_sizes(30522, 768, 12, 12), **_ENCODER),
     _row("roberta", "bert", **_sizes(50265, 768, 12, 12), **_ENCODER),
+    _row("xlm-roberta", "bert", "xlm_roberta", **_sizes(30522, 768, 12, 12), **_ENCODER),
+    _row("camembert", "bert", **_sizes(30522, 768, 12, 12), **_ENCODER),
 )  # fmt: skip

@@ -281,6 +281,6 @@ DEFAULT_TARGETS: tuple[DefaultTargets, ...] = (
     _targets("phi", "q_proj v_proj fc1 fc2", "0.8.2"),
     _targets("bloom gpt_neox falcon chatglm", "query_key_value"),
     _targets("gpt2 gpt_bigcode", "c_attn"),
-    _targets("bert roberta electra", "query value"),
+    _targets("bert roberta xlm-roberta electra", "query value"),
 )
 LORA_KINDS = ("lora", "dora")

@@ -13,12 +13,14 @@ from trainledger.base.sources import Source
 @dataclass(frozen=True, slots=True)
 class Registration:
     """The first parts of parameters' names in their order, for these families. The longest that fits counts; names that
-    none fits come last, in the order of their use. `early`: what stands behind the layers and is registered before."""
+    none fits come last, in the order of their use. `early`: what stands behind the layers and is registered before;
+    `leading`: what is registered before all else."""
 
     families: tuple[str, ...]
     order: tuple[str, ...]
     source: Source
     early: str = ""
+    leading: tuple[str, ...] = ()
 
 
 def _classes(families: str) -> Source:
@@ -91,6 +93,15 @@ REGISTRATIONS: tuple[Registration, ...] = (
         _classes("roberta"),
     ),
     Registration(
+        ("xlm-roberta",),
+        (
+            "roberta.embeddings.word", "roberta.embeddings.token_type", "roberta.embeddings.LayerNorm",
+            "roberta.embeddings.position", "lm_head.bias", "lm_head",
+        ),
+        _classes("{xlm_roberta,camembert}"),
+        leading=("lm_head", "classifier", "qa_outputs"),
+    ),
+    Registration(
         ("megatron-gpt",),
         (
             "input_layernorm", "self_attention.linear_proj", "self_attention.linear_q", "self_attention.linear_kv",
@@ -119,6 +130,12 @@ def is_early(family: str, name: str) -> bool:
     """Whether a parameter that stands behind the layers is registered before them."""
     row = _row(family)
     return row is not None and bool(row.early) and name.startswith(row.early)
+
+
+def is_leading(family: str, name: str) -> bool:
+    """Whether a parameter that stands behind the layers is registered before all others."""
+    row = _row(family)
+    return row is not None and name.startswith(row.leading)
 
 
 def _row(family: str) -> Registration | None:

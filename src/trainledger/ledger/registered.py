@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainledger.facts.registration import is_early, rank_in
+from trainledger.facts.registration import is_early, is_leading, rank_in
 from trainledger.model.program import Model, Weight
 
 
@@ -30,11 +30,12 @@ def slots_of(model: Model) -> tuple[Slot, ...]:
     layers = sorted((index, number) for number, block in enumerate(model.blocks) for index in block.layers)
     around = list(_ordered(model, len(layers) + 1, "", [one for one in model.head.weights if not one.tied]))
     ahead = [one for one in around if is_early(model.family, one.weight.name)]
-    found = [*_ordered(model, 0, "", model.embeddings), *ahead]
+    leading = [one for one in around if is_leading(model.family, one.weight.name)]
+    found = [*leading, *_ordered(model, 0, "", model.embeddings), *ahead]
     for at, (_, number) in enumerate(layers, 1):
         block = model.blocks[number]
         found += _ordered(model, at, f"{block.name}.*.", block.weights)
-    return (*found, *(one for one in around if one not in ahead))
+    return (*found, *(one for one in around if one not in (*ahead, *leading)))
 
 
 def _ordered(model: Model, at: int, prefix: str, weights: Sequence[Weight]) -> Iterator[Slot]:

@@ -1,4 +1,4 @@
-"""BERT and RoBERTa: encoders that normalise after each residual connection, with the head of their class.
+"""BERT, RoBERTa and its kin: encoders that normalise after each residual connection, with the head of their class.
 
 Sources: transformers/models/bert/modeling_bert.py and transformers/models/roberta/modeling_roberta.py (5.24.0):
 embeddings, BertLayer, BertPooler, BertLMPredictionHead, RobertaLMHead, RobertaClassificationHead.
@@ -25,6 +25,7 @@ from trainledger.model.layered import (
 from trainledger.model.parts import ACTIVATIONS, axis, linear, project
 from trainledger.model.program import Act, ActKind, Attention, Block, Buffer, Handed, Model, Op, Role, Weight
 
+KIN = ("xlm-roberta", "camembert")  # whose classes are RoBERTa's with the head made first
 QKV = ("attention.self.query", "attention.self.key", "attention.self.value")
 
 
@@ -77,7 +78,8 @@ def _prologue(keys: Keys, name: str, tables: tuple[Weight, Weight, Weight]) -> t
 
 def build(keys: Keys) -> Model:
     """The model of these keys: the class named first in `architectures`, else the one with a masked-language head."""
-    family = keys.text("model_type", default="bert")
+    kind = keys.text("model_type", default="bert")
+    family = "roberta" if kind in KIN else kind  # also what its classes call the encoder
     for name in ("is_decoder", "add_cross_attention"):
         if keys.flag(name):
             keys.refuse(name, True, "an encoder is needed")
@@ -93,7 +95,7 @@ def build(keys: Keys) -> Model:
     layers = tuple(range(keys.integer("num_hidden_layers")))
     head, width = head_of(keys, Place(family, hidden, words))
     return Model(
-        family=family,
+        family=KIN[0] if kind in KIN else kind,
         handed=Handed(("mask",), positions=False),
         prologue=prologue,
         embeddings=weights_of(prologue),

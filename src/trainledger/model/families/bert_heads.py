@@ -16,7 +16,7 @@ from trainledger.model.parts import ACTIVATIONS, linear, project
 from trainledger.model.program import Act, ActKind, First, Head, Linear, Op, Role, Weight
 
 KINDS = ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
-SPOKEN = {"bert": "Bert", "roberta": "Roberta"}
+SPOKEN = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}  # by type
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,11 @@ def head_of(keys: Keys, place: Place) -> tuple[Head, int]:
     """The head of the first of `architectures` (a masked-language head by default), and the width of its logits."""
     given = keys.raw("architectures", default=())
     first = given[0] if isinstance(given, list | tuple) and given else given or "ForMaskedLM"
-    known = {f"{SPOKEN[place.family]}{kind}": kind for kind in KINDS} | {"ForMaskedLM": "ForMaskedLM"}
+    spoken = SPOKEN.get(keys.text("model_type"), SPOKEN[place.family])
+    known = {f"{spoken}{kind}": kind for kind in KINDS} | {"ForMaskedLM": "ForMaskedLM"}
     kind = known.get(first) if isinstance(first, str) else None
     if kind is None or (kind == "ForPreTraining" and place.family != "bert"):
-        names = ", ".join(f"{SPOKEN[place.family]}{kind}" for kind in KINDS)
+        names = ", ".join(f"{spoken}{kind}" for kind in KINDS)
         keys.refuse("architectures", first, f"one of {names} is known")
         kind = "ForMaskedLM"
     if kind in ("ForMaskedLM", "ForPreTraining"):
