@@ -27,6 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
     "gemma2": SMALL, "gemma3_text": SMALL, "cohere": SMALL, "olmo2": SMALL, "glm4": PADDED, "granite": SMALL,
     "smollm3": PADDED, "starcoder2": SMALL, "phi": SMALL, "phi3": PADDED, "gpt2": GPT,
     "gpt_bigcode": GPT, "bert": BERT, "roberta": BERT, "xlm-roberta": UNTIED, "camembert": UNTIED,
+    "arcee": SMALL, "internlm3": SMALL,
     "ministral": HEADED, "ministral3": HEADED, "seed_oss": HEADED, "hunyuan_v1_dense": HEADED, "ernie4_5": HEADED,
     "olmo3": PADDED, "exaone4": HEADED, "glm4_moe": {**ROUTED, "use_qk_norm": True}, "dots1": ROUTED,
     "solar_open": ROUTED, "minimax_m2": {**HEADED, "num_local_experts": 4, "num_experts_per_tok": 2},

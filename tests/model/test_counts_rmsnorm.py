@@ -14,7 +14,7 @@ from trainledger.model.program import Attention, Model
 
 TYPES = {
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "granite", "cohere",
-    "cohere2", "glm", "glm4", "smollm3", "ministral3", "seed_oss", "ernie4_5", "olmo3", "exaone4",
+    "cohere2", "glm", "glm4", "smollm3", "ministral3", "seed_oss", "ernie4_5", "olmo3", "exaone4", "arcee", "internlm3",
 }  # fmt: skip
 # Counts of the real class on the meta device, of models whose page states no exact count.
 COUNTED = {"powerlm-3b": 3510819072, "glm-4-32b-0414": 32566081536, "deepseek-llm-67b": 67425001472}
@@ -54,6 +54,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "glm", "attention_bias": False, "tie_word_embeddings": True, **HEAD},
     {"model_type": "glm4", **HEAD},
     {"model_type": "smollm3"},
+    {"model_type": "arcee", "attention_bias": True, "mlp_bias": True},
+    {"model_type": "internlm3", "qkv_bias": True, "bias": True},
     {"model_type": "ministral", **HEAD},
     {"model_type": "ministral3", **HEAD},
     {"model_type": "seed_oss", **HEAD},

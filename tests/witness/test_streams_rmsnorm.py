@@ -50,6 +50,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "glm4": {"model_type": "glm4", **MHA, "head_dim": 64},
     "smollm3": {"model_type": "smollm3", **SMALL},
     "smollm3-bare": {"model_type": "smollm3", **SMALL, "no_rope_layers": [1, 0, 1]},
+    "arcee": {"model_type": "arcee", **SMALL, "mlp_bias": True},
+    "internlm3": {"model_type": "internlm3", **SMALL},
     "ministral": {"model_type": "ministral", **WIDE},
     "ministral-window": {"model_type": "ministral", **WIDE, "sliding_window": 16},
     "ministral3": {"model_type": "ministral3", **WIDE},
@@ -75,6 +77,7 @@ EAGER_ONLY = ("gemma2", "gemma2-sliding")  # the class refuses scaled_dot_produc
 ONCE = (
     "llama-bias", "gemma-mqa", "gemma2-sliding", "gemma3-full", "gemma3-mqa", "mistral-window", "phi3-window",
     "phi3-mha", "smollm3-bare-mha", "cohere2-full", "ministral", "ministral-window", "seed_oss-bare", "exaone4-full",
+    "internlm3",
 )  # fmt: skip
 EVERY = ("bf16", "autocast-eager-batch")
 ALSO = [
@@ -87,6 +90,7 @@ ALSO = [
     ("smollm3-bare-mha", "eager"), ("mistral-window", "bf16-batch"), ("phi3-window", "bf16-batch"),
     ("llama-bias", "bf16"), ("gemma2-sliding", "eager-batch"), ("gemma3-full", "bf16"), ("gemma3-mqa", "autocast"),
     ("gemma-mqa", "autocast-eager-batch"), ("cohere2-full", "bf16"),
+    ("internlm3", "bf16"), ("arcee", "autocast"),
     ("ministral", "eager"), ("ministral-window", "bf16-batch"), ("ministral3", "bf16-batch"),
     ("seed_oss", "eager-batch"), ("seed_oss-bare", "autocast"), ("hunyuan", "eager"), ("ernie", "bf16-batch"),
     ("ernie", "autocast"), ("olmo3", "eager-batch"), ("exaone4-full", "bf16"),

@@ -30,6 +30,7 @@ ROUTED = {
     "n_shared_experts": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
 TYPES: dict[str, dict[str, Any]] = {
+    "arcee": WIDE, "internlm3": WIDE,
     "ministral": WIDE, "ministral3": WIDE, "seed_oss": WIDE, "hunyuan_v1_dense": WIDE, "ernie4_5": WIDE,
     "olmo3": {**WIDE, "sliding_window": 64}, "exaone4": {**WIDE, "sliding_window": 64}, "glm4_moe": ROUTED,
     "dots1": ROUTED, "solar_open": ROUTED,

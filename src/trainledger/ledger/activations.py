@@ -6,7 +6,7 @@ to v2.13): under autocast torch.pow runs in fp32.
 
 from __future__ import annotations
 
-from trainledger.ledger.aten import add, cube, mul, scale, shift, unary
+from trainledger.ledger.aten import add, cube, mul, scale, shift, square, unary
 from trainledger.ledger.nn import raised
 from trainledger.ledger.tape import Tape
 from trainledger.model.program import ActKind
@@ -20,7 +20,17 @@ def activation(t: Tape, kind: ActKind, x: int) -> int:
         return _gelu_new(t, x)
     if kind is ActKind.GELU_FAST:
         return _gelu_fast(t, x)
+    if kind is ActKind.RELU_SQUARED:
+        return _relu_squared(t, x)
     return unary(t, kind.value, x, saves_in=kind not in _SAVES_RESULT, saves_out=kind in _SAVES_RESULT)
+
+
+def _relu_squared(t: Tape, x: int) -> int:
+    """torch.square(relu(x)); the input and the function between have names."""
+    positive = unary(t, ActKind.RELU.value, x, saves_out=True)
+    out = square(t, raised(t, positive))
+    t.end([x, positive])
+    return out
 
 
 def _gelu_new(t: Tape, x: int) -> int:
@@ -36,6 +46,6 @@ def _gelu_fast(t: Tape, x: int) -> int:
     """0.5 * x * (1.0 + tanh(x * c * (1.0 + 0.044715 * x * x)))."""
     half = scale(t, x, "half")
     front = scale(t, x, "scaled")
-    square = shift(t, mul(t, scale(t, x, "scaled"), x, "scaled square"))
-    outer = shift(t, unary(t, "tanh", mul(t, front, square, "inner"), saves_out=True))
+    inner = shift(t, mul(t, scale(t, x, "scaled"), x, "scaled square"))
+    outer = shift(t, unary(t, "tanh", mul(t, front, inner, "inner"), saves_out=True))
     return mul(t, half, outer)

@@ -37,6 +37,7 @@ class ActKind(StrEnum):
     GELU_NEW = "gelu-new"  # the tanh formula written out in Python
     GELU_FAST = "gelu-fast"  # the same formula factored otherwise, written out in Python
     RELU = "relu"
+    RELU_SQUARED = "relu-squared"  # two kernels
     TANH = "tanh"
     SIGMOID = "sigmoid"
 

@@ -30,6 +30,7 @@ ACTIVATIONS: Mapping[str, ActKind] = {
     "gelu_pytorch_tanh": ActKind.GELU_TANH,
     "gelu_fast": ActKind.GELU_FAST,
     "relu": ActKind.RELU,
+    "relu2": ActKind.RELU_SQUARED,
     "tanh": ActKind.TANH,
 }
 

@@ -1,6 +1,8 @@
-"""Llama: pre-norm, rotary attention with grouped keys, gated feed-forward.
+"""Llama: pre-norm, rotary attention with grouped keys, gated feed-forward. InternLM 3 is the same class; Arcee has a
+feed-forward without a gate.
 
-Source: transformers/models/llama/modeling_llama.py (5.24.0): LlamaDecoderLayer, LlamaAttention, LlamaMLP.
+Sources: transformers/models/llama/modeling_llama.py (5.24.0): LlamaDecoderLayer, LlamaAttention, LlamaMLP;
+models/internlm3/configuration_internlm3.py; models/arcee/modeling_arcee.py: ArceeMLP.
 """
 
 from __future__ import annotations
@@ -9,17 +11,21 @@ from trainledger.base.dims import Dim, Dims
 from trainledger.model import decoder as shared
 from trainledger.model.decoder import Trunk, act_of, feed_forward, grouped, weights_of
 from trainledger.model.keys import Keys
-from trainledger.model.parts import Heads, axis
-from trainledger.model.program import Model, Op, Rope, Rotary
+from trainledger.model.parts import Heads, axis, linear
+from trainledger.model.program import Act, Model, Op, Rope, Rotary
 from trainledger.model.self_attention import SelfAttention, heads_of, scores_of
 from trainledger.model.self_attention import self_attention as attention
 
 __all__ = ["build", "heads_of", "self_attention", "weights_of"]
 
 
+INTERN, ARCEE = "internlm3", "arcee"
+
+
 def self_attention(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
     """Llama's attention: reads `x`, leaves its result in `x`."""
-    bias, out_bias = keys.flag("attention_bias"), keys.flag("attention_out_bias", "attention_bias")
+    same = ("attention_bias", "qkv_bias") if keys.text("model_type") == INTERN else ("attention_bias",)
+    bias, out_bias = keys.flag(*same), keys.flag("attention_out_bias", *same)
     rope = Rope(heads.width, heads.width)
     return attention(hidden, SelfAttention(heads, scores_of(keys, heads), rope, bias, out_bias))
 
@@ -28,7 +34,20 @@ def build(keys: Keys) -> Model:
     """The model of these keys."""
     hidden = axis(Dim.HIDDEN, keys.integer("hidden_size"))
     heads = heads_of(keys, hidden[0].size)
-    mlp = feed_forward(keys, hidden, act_of(keys), keys.flag("mlp_bias"))
+    family = keys.text("model_type")
+    bias = keys.flag("mlp_bias", "bias") if family == INTERN else keys.flag("mlp_bias")
+    mlp = _plain(keys, hidden, bias) if family == ARCEE else feed_forward(keys, hidden, act_of(keys), bias)
     ops = shared.pre_norm(hidden, self_attention(keys, heads, hidden), mlp)
     blocks = grouped([0] * keys.integer("num_hidden_layers"), lambda _: ops)
-    return shared.decoder(keys, "llama", blocks, Rotary(heads.width), Trunk())
+    return shared.decoder(keys, ARCEE if family == ARCEE else "llama", blocks, Rotary(heads.width), Trunk())
+
+
+def _plain(keys: Keys, hidden: Dims, bias: bool) -> tuple[Op, ...]:
+    """down(act(up(x))): reads `x`, leaves its result in `x`."""
+    inner = axis(Dim.FFN, keys.integer("intermediate_size"))
+    up, down = linear("mlp.up_proj", hidden, inner, bias), linear("mlp.down_proj", inner, hidden, bias)
+    return (
+        Op("mlp.up_proj", up, ("x",), ("up",), inner),
+        Op("mlp.act_fn", Act(act_of(keys)), ("up",), ("act",), inner, ("up",)),
+        Op("mlp.down_proj", down, ("act",), ("x",), hidden, ("act",)),
+    )
