@@ -14,6 +14,14 @@ VERSIONS = {"torch": "2.14.1", "transformers": "5.24.0", "accelerate": "1.15.0"}
 TRL = {"versions": {**VERSIONS, "trl": "1.16.0"}, "loss": "fused-linear"}
 
 
+def old(trl: str) -> dict[str, Any]:
+    return {"versions": {**VERSIONS, "trl": trl}, "loss": "full-fp32"}
+
+
+def factory(release: str) -> dict[str, Any]:
+    return {"versions": {**VERSIONS, "llamafactory": release}, "loss": "full-fp32"}
+
+
 def problems(**sections: Any) -> list[str]:
     with pytest.raises(InputError) as caught:
         check(plan_of(**{"task": "dpo", "stack": TRL, **sections}))
@@ -23,12 +31,14 @@ def problems(**sections: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("sections", "path"),
     [
-        ({"stack": {"versions": {**VERSIONS, "trl": "1.5.1"}, "loss": "full-fp32"}}, "task"),
         ({"stack": {"versions": {**VERSIONS, "trl": "1.12.0"}, "loss": "fused-linear"}}, "stack.loss"),
         ({"stack": {"versions": VERSIONS, "loss": "fused-linear"}}, "task"),
-        ({"task": "simpo"}, "task"),
+        ({"task": "simpo"}, "stack.loss"),
         ({"stack": {**TRL, "loss": "full-fp32"}}, "stack.loss"),
-        ({"parallel": {"strategy": "fsdp1", "dp": 4}}, "parallel.strategy"),
+        ({"stack": old("0.15.2"), "parallel": {"strategy": "fsdp1", "dp": 4}}, "parallel.strategy"),
+        ({"stack": old("0.28.0"), "parallel": {"strategy": "fsdp2", "dp": 4}}, "parallel.strategy"),
+        ({"task": "kto", "stack": old("1.2.0"), "parallel": {"strategy": "fsdp1", "dp": 4}}, "parallel.strategy"),
+        ({"stack": factory("0.9.3"), "parallel": {"strategy": "fsdp1", "dp": 4}}, "parallel.strategy"),
         ({"adapter": {"kind": "prompt-tuning", "options": {"num_virtual_tokens": 8}}}, "adapter.kind"),
     ],
 )
@@ -47,18 +57,28 @@ def test_what_has_rules_passes() -> None:
     check(plan_of(task="kto", stack=TRL, parallel={"strategy": "zero2", "dp": 2}))
 
 
-def test_older_trainers_read_all_logits() -> None:
-    for release in ("1.6.0", "1.13.0", "1.14.2"):
-        check(plan_of(task="dpo", stack={"versions": {**VERSIONS, "trl": release}, "loss": "full-fp32"}))
+@pytest.mark.parametrize("task", ["dpo", "kto", "orpo", "simpo"])
+@pytest.mark.parametrize("release", ["0.8.6", "0.12.0", "0.19.1", "1.5.1", "1.14.2"])
+def test_older_trainers_read_all_logits(task: str, release: str) -> None:
+    check(plan_of(task=task, stack=old(release)))
 
 
 @pytest.mark.parametrize(
-    "task, said", [("dpo", ("trl from 1.6 on, colossalai", "trl: 1.16.0")), ("orpo", ("of colossalai ", ""))]
+    ("stack", "strategy"), [(old("0.16.1"), "fsdp1"), (old("0.29.1"), "fsdp2"), (factory("0.9.4"), "fsdp2")]
 )
-def test_only_releases_that_have_the_trainer_are_named(task: str, said: tuple[str, str]) -> None:
+def test_a_reference_that_its_trainer_wraps(stack: dict[str, Any], strategy: str) -> None:
+    check(plan_of(task="dpo", stack=stack, parallel={"strategy": strategy, "dp": 4}))
+
+
+def test_an_adapter_brings_no_model_to_wrap() -> None:
+    adapter = {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "bf16"}
+    check(plan_of(task="dpo", stack=old("0.9.6"), adapter=adapter, parallel={"strategy": "fsdp1", "dp": 4}))
+
+
+def test_trainers_are_named_and_a_release_is_asked_for() -> None:
     with pytest.raises(InputError) as caught:
-        check(plan_of(task=task, stack={"versions": VERSIONS}))
+        check(plan_of(task="orpo", stack={"versions": VERSIONS}))
     (problem,) = [one for one in caught.value.problems if one.path == "task"]
-    assert said[0] in problem.allowed
-    assert said[1] in problem.fix
-    assert bool(said[1]) == bool(problem.fix)
+    assert "trl" in problem.allowed
+    assert "colossalai" in problem.allowed
+    assert "trl: 1.16.0" in problem.fix

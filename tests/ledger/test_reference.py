@@ -118,3 +118,59 @@ def test_under_fsdp_the_reference_is_one_unit() -> None:
     )
     assert gathered >= weights(dpo("sft"))  # all of it at once
     assert weights(found) == pytest.approx(2 * weights(dpo("sft")) / 4, rel=0.05)
+
+
+READ = {"loss": "full-fp32", "versions": {**TRL["versions"], "trl": "1.6.0"}}
+
+
+def read(release: str, task: str = "dpo", **sections: Any) -> Estimate:
+    stack = {**READ, "versions": {**READ["versions"], "trl": release}}
+    return estimate(plan_of(task=task, stack=stack, batch={"micro_batch": 2, "loss_tokens": 128}, **sections))
+
+
+def copies(found: Estimate, moment: str, name: str) -> int:
+    there = next(one for one in found.ledger.moments if one.name == moment)
+    return sum(count for line, count in there.live if found.ledger.lines[line].name == name)
+
+
+@pytest.mark.parametrize(("release", "held"), [("0.11.4", True), ("0.28.0", False), ("1.6.0", True)])
+def test_a_loss_function_holds_the_references_logits_until_it_returns(release: str, held: bool) -> None:
+    found = read(release)
+    ours = [one.name for one in found.ledger.lines]
+    assert ("reference: logits" in ours) is held
+    assert not copies(found, "step 2: backward of the loss", "reference: logits")
+
+
+def test_hidden_states_of_all_layers_are_among_the_outputs() -> None:
+    few, all_of_them = (
+        copies(read(release), "step 2: reference", "reference: hidden states") for release in ("0.18.2", "0.28.0")
+    )
+    assert few < all_of_them == LLAMA["num_hidden_layers"]
+
+
+def test_a_reference_under_fsdp1_is_in_the_policys_units() -> None:
+    found = read("0.24.0", parallel={"strategy": "fsdp1", "dp": 4}, precision={"reduce": "bf16"})
+    units = {one.name for one in found.ledger.lines if one.name.startswith("reference: gathered weights")}
+    assert units == {"reference: gathered weights of the root", "reference: gathered weights of model.layers"}
+    assert weights(found) == pytest.approx(2 * weights(dpo("sft")) / 4, rel=0.05)
+
+
+def test_logits_of_the_tokens_that_count_only() -> None:
+    versions = {**TRL["versions"], "ms-swift": "4.6"}
+    stacks = (
+        {"versions": versions, "loss": "full-fp32", "options": {"use_logits_to_keep": on}} for on in (True, False)
+    )
+    few, every = (
+        max(named(estimate(plan_of(task="dpo", stack=one, batch={"loss_tokens": 64})), "lm_head: output"))
+        for one in stacks
+    )
+    assert few * 512 == every * 65
+
+
+def test_the_share_of_the_chosen_likelihood_may_be_none() -> None:
+    def named_of(options: dict[str, Any]) -> set[str]:
+        stack = {"versions": {**TRL["versions"], "trl": "1.16.0"}, "loss": "full-fp32", "options": options}
+        return {one.name for one in estimate(plan_of(task="simpo", stack=stack)).ledger.lines}
+
+    assert any("log-probabilities of the chosen" in name for name in named_of({}))
+    assert not any("log-probabilities of the chosen" in name for name in named_of({"cpo_alpha": 0.0}))

@@ -1,8 +1,8 @@
-"""Log-probabilities of tokens row by row in plain PyTorch: their largest instants against the written loss's."""
+"""Log-probabilities of tokens row by row in plain PyTorch: their largest instants against the written rule's."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,10 +14,10 @@ import torch
 from tests.witness.storages import Storages, Watching
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP32, DType
-from trainledger.facts.preferences import KERNEL, SELECTIVE
+from trainledger.ledger import aten
 from trainledger.ledger.engine import Backward
-from trainledger.ledger.losses_selective import selective
-from trainledger.ledger.tape import Tape
+from trainledger.ledger.losses_selective import by_kernel, by_rows
+from trainledger.ledger.tape import Prim, Tape
 from trainledger.ledger.walk import run_forward
 
 BATCH, TOKENS, WORDS = 4, 9, 2048
@@ -36,27 +36,28 @@ def scored(logits: Any, index: Any) -> Any:
 
 
 def witnessed(dtype: Any) -> tuple[int, int]:
-    """Bytes at most in forward with the metrics' copy, and in backward; the logits lie outside."""
+    """Bytes at most in forward, and in backward; the logits lie outside."""
     storages = Storages()
     whole = torch.randn(BATCH, TOKENS, WORDS, dtype=dtype, requires_grad=True)
     index = torch.randint(WORDS, (BATCH, TOKENS - 1, 1))
     with Watching(storages):
         storages.see(whole, counted=False)
         storages.see(index, counted=False)
-        cut = whole[..., :-1, :]
-        loss = scored(cut, index).sum()
-        cut.detach().reshape(-1, WORDS)
+        loss = scored(whole[..., :-1, :], index).sum()
         ahead, start = storages.highest(0), len(storages.events)
         loss.backward()
     return ahead, storages.highest(start)
 
 
-def written(dtype: DType, form: str = SELECTIVE) -> tuple[int, int]:
+def written(dtype: DType, rule: Callable[[Tape, int], int] = by_rows) -> tuple[int, int]:
     tape = Tape(None)
-    dims = (Axis(Dim.BATCH, BATCH), Axis(Dim.SEQUENCE, TOKENS), Axis(Dim.VOCAB, WORDS))
-    names = {"logits": tape.outside(dims, dtype, True)}
-    frame: Any = SimpleNamespace(tape=tape, names=names)
-    loss = selective(frame, form)
+    batch, words = Axis(Dim.BATCH, BATCH), Axis(Dim.VOCAB, WORDS)
+    whole = tape.outside((batch, Axis(Dim.SEQUENCE, TOKENS), words), dtype, True)
+    cut = aten.part(tape, whole, (batch, Axis(Dim.SEQUENCE, TOKENS - 1), words))
+    picked = rule(tape, cut)
+    loss = tape.fresh((Axis(Dim.ONE, 1),), FP32, True, "loss")
+    tape.run(Prim("sum", (picked,), (loss,), (), aten.GRAD0, ()))
+    tape.end([cut, picked])
     forward = run_forward(tape, frozenset({loss}), True)
     back = Backward(tape, dict(forward.held), frozenset({tape.store[loss]}))
     back.seed(loss, "gradient of the loss")
@@ -80,6 +81,6 @@ def test_the_largest_instants(ours: DType, theirs: Any) -> None:
 
 def test_the_kernel_saves_the_logits_alone() -> None:
     whole = BATCH * TOKENS * WORDS * 4
-    ahead, behind = written(FP32, KERNEL)
+    ahead, behind = written(FP32, by_kernel)
     assert ahead < whole / 50
     assert behind == pytest.approx(2 * whole, rel=0.1)  # of what is cut, and of the whole

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
-from trainledger.facts.preferences import AGAINST, KERNEL, PAIRED, PREFERENCES, REWARDED, SELECTIVE, TRL
-from trainledger.facts.preferences import FUSED as HEAD
+from trainledger.facts.preference_row import FUSED as HEAD
+from trainledger.facts.preference_row import READ, TRL, Preference
+from trainledger.facts.preferences import AGAINST, PAIRED, PREFERENCES, REWARDED, prepared_of
+from trainledger.facts.sharding import FIRST
+from trainledger.facts.versions import at_least
 from trainledger.ledger.losses import FUSED
-from trainledger.ledger.run import trainer_of
+from trainledger.ledger.scoring import trainer_of
+from trainledger.ledger.strategy import fsdp_of
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -16,7 +20,7 @@ from trainledger.plan.schema import Plan
 FULL = ("full-fp32", "full")
 REWARDS = ("transformers", "deepspeed", "openrlhf", "torch")  # frameworks that train reward models
 # strategies under which a frozen forward has rules
-FORWARDS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp2", "hsdp")
+FORWARDS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard", "fsdp2", "hsdp")
 
 
 def preference_problems(plan: Plan) -> Iterator[Problem]:
@@ -37,19 +41,31 @@ def preference_problems(plan: Plan) -> Iterator[Problem]:
         return
     if row.form == HEAD and plan.stack.loss != FUSED:
         yield Problem("stack.loss", f"found {plan.stack.loss!r}", f"TRL's trainer runs a fused head: {FUSED}")
-    if row.form in (SELECTIVE, KERNEL) and plan.stack.loss not in FULL:
-        found, allowed = f"found {plan.stack.loss!r}", f"TRL's trainer reads all logits before 1.15: {FULL[0]}"
+    if row.form == READ and plan.stack.loss not in FULL:
+        found, allowed = f"found {plan.stack.loss!r}", f"this release of TRL's trainer reads all logits: {FULL[0]}"
         yield Problem("stack.loss", found, allowed)
     if not (row.before or row.after):
         return
     if plan.parallel.strategy not in FORWARDS:
         found, known = f"found {plan.parallel.strategy!r} with a reference model", ", ".join(FORWARDS)
         yield Problem("parallel.strategy", found, f"{known} can be estimated so far")
+    yield from _prepared(plan, row)
     if degrees(plan).pp > 1:
         yield Problem("parallel.pp", f"found {degrees(plan).pp} with a reference model", "one stage holds both")
     if plan.adapter is not None and plan.adapter.kind in (*PROMPT_KINDS, PREFIX_KIND):
         found = f"found {plan.adapter.kind!r} with a reference model"
         yield Problem("adapter.kind", found, "adapters of weights can be estimated so far")
+
+
+def _prepared(plan: Plan, row: Preference) -> Iterator[Problem]:
+    """A reference model of its own that the trainer leaves out of FSDP, and so on the host."""
+    prepared, kind = prepared_of(row), fsdp_of(plan)
+    if prepared is None or not kind or plan.adapter is not None:
+        return
+    since, release = prepared.first if kind == FIRST else prepared.second, plan.stack.versions.get(row.package)
+    if not at_least(release, since):
+        found = f"found {plan.parallel.strategy!r} with a reference model, {row.package} {release}"
+        yield Problem("parallel.strategy", found, f"{row.package} wraps it under FSDP{kind} from {since} on")
 
 
 def _named(package: str, since: str) -> str:

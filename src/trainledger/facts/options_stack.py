@@ -64,6 +64,7 @@ STACK_ROWS: tuple[Row, ...] = (
         ),
     ),
     *counted(OPTIONS, TRL, (("precompute_ref_log_probs", BOOL), ("ref_model", TEXT))),
+    *counted(OPTIONS, TRL, (("rpo_alpha", NUMBER), ("cpo_alpha", NUMBER))),
     *uncounted(
         OPTIONS,
         TRL,

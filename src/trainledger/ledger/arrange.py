@@ -61,7 +61,8 @@ class Pieces:
     gradient, which lives through the whole backward; lines of shared names that die with the first layer that saved
     them, by name; what happens to the model's outputs once its forward has returned. `early`: lines that a caller's
     name lets go of in the next forward, after `bound` of the head's own events. `hidden`: the line of the layers'
-    inputs."""
+    inputs. `left`: after how many of the head's events the model's own forward, and the autocast region around it, had
+    returned (0: the loss is made within)."""
 
     opening: Walked
     layers: tuple[Walked, ...]
@@ -72,6 +73,7 @@ class Pieces:
     early: tuple[int, ...] = ()
     bound: int = 0
     hidden: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
     head = turns.forward(closing, last)
     loose = tuple(event for walked in (opening, *layers, closing) for event in walked.loose)
     bound = len(forward) + 1 if pieces.early else 0
-    forward += [Segment(LOSS, events) for events in (*_halves(head, pieces, closing), loose, pieces.outputs)]
+    forward += [Segment(LOSS, events) for events in (*_halves(head, pieces, loose), pieces.outputs)]
     started = turns.backward(closing, last, (pieces.arriving + 1,)) if closing.trains else Turn((), 0)
     behind = [turns.backward(walked, at) for at, walked in reversed(list(enumerate(layers, 1)))]
     runs = _runs(list(zip(behind, reversed(layers), strict=True)), pieces.kept)
@@ -120,14 +122,17 @@ def arranged(pieces: Pieces, named: tuple[int, ...], hooks: Hooks) -> Micro:
     return Micro(tuple(forward), tuple(backward), named, products, arrived, pieces.early, bound)
 
 
-def _halves(head: Turn, pieces: Pieces, closing: Walked) -> tuple[Events, ...]:
-    """The head's events up to where the caller's name is bound, and the rest; all of them where none is."""
-    if not pieces.early:
-        return (head.events,)
+def _halves(head: Turn, pieces: Pieces, loose: Events) -> tuple[Events, ...]:
+    """The head's events up to where the caller's name is bound, or the model's own forward returns, and the rest; all
+    of them where neither is. `loose`: deaths at the end of the autocast region, which the caller's loss lies behind."""
+    if not pieces.early and not pieces.left:
+        return (head.events, loose)
     # what a strategy does around the head stands before its first event and behind its last
-    ahead = head.events.index(closing.forward[0]) if closing.forward else 0
-    at = ahead + pieces.bound
-    return head.events[:at], head.events[at:]
+    forward = pieces.closing.forward
+    ahead = head.events.index(forward[0]) if forward else 0
+    at = ahead + (pieces.bound if pieces.early else pieces.left)
+    first, rest = head.events[:at], head.events[at:]
+    return (first, rest, loose) if pieces.early else (first, loose, rest)
 
 
 class _Turns:

@@ -108,10 +108,10 @@ class Walker:
         outside = frozenset(piece.outside[value] for value in forward.outside if value in piece.outside)
         held, first = frozenset(forward.held), first_birth(forward.events, products(tape))
         keeps = piece.source != EXTERNAL and tape.store[piece.source] in held
+        bound = forward.turns[piece.bound][0] if piece.bound else 0
         if not tape.grad[piece.target]:
-            return Walked(
-                ahead, (), loose, outside, held, keeps, False, (first, 0), visits=Visits(piece.calls, forward.turns)
-            )
+            turned = Visits(piece.calls, forward.turns, bound=bound)
+            return Walked(ahead, (), loose, outside, held, keeps, False, (first, 0), visits=turned)
         back = self._back(forward, lasting | piece.staying, lent)
         again = run_back(back, regions)
         for storage in again - held:
@@ -120,7 +120,6 @@ class Walker:
         behind = self._backward(back, 0, again)
         made = (first, behind.product)
         stays = (*attached, *(self.lines.of(back.grads[value]) for value in {piece.leaf} - {EXTERNAL, piece.source}))
-        bound = forward.turns[piece.bound][0] if piece.bound else 0
         every = Visits(piece.calls, forward.turns, behind.turns, None, bound)
         return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, behind.arrived, 0, stays, every)
 

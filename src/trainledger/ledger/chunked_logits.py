@@ -22,12 +22,14 @@ ONE: Dims = (Axis(Dim.ONE, 1),)
 
 
 class Ended(NamedTuple):
-    """How a forward and its loss ended: the loss; what the caller's name for the model's results means; and how many
-    primitives had run as that name was bound (0: it is bound with the loss's)."""
+    """How a forward and its loss ended: the loss; what the caller's name for the model's results means; how many
+    primitives had run as that name was bound (0: it is bound with the loss's); and as the model's own forward, and the
+    autocast region around it, had returned (0: the loss is made within)."""
 
     loss: int
     outputs: tuple[int, ...] = ()
     bound: int = 0
+    left: int = 0
 
 
 def chunked(frame: Frame, head: Op, whole: bool) -> Ended:

@@ -11,7 +11,7 @@ from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.losses import CAUSAL_LOSSES, TOKEN_LOSS, of_release, plain_loss
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
-from trainledger.facts.preferences import DIVERGENCE, KERNEL, SELECTIVE
+from trainledger.facts.preference_row import DIVERGENCE, READ
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.ledger import aten, fused_head, losses_torchtitan, losses_torchtune, mega_loss
@@ -21,10 +21,10 @@ from trainledger.ledger.frame import Frame
 from trainledger.ledger.losses_distilled import distilled
 from trainledger.ledger.losses_pairs import CHOSEN, pair_loss
 from trainledger.ledger.losses_parallel import SPREAD, spread_cross_entropy
-from trainledger.ledger.losses_selective import selective
+from trainledger.ledger.losses_read import read_loss, shortened
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.rules import lower
-from trainledger.ledger.run import LOGITS, Scoring
+from trainledger.ledger.scoring import LOGITS, Scoring
 from trainledger.ledger.software import FOAK, LIGER
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.counts import has_tuned
@@ -52,9 +52,12 @@ def _closing(frame: Frame, model: Model, ending: list[int], scoring: Scoring) ->
     lower(frame, ops[:inside])
     frame.tape.end(ending)
     rest = ops[inside:]
+    if scoring.kept:
+        head = next(op for op in rest if "logits" in op.outs)
+        shortened(frame, head.ins[0], scoring.kept)
     if scoring.form or loss == LOGITS:
         lower(frame, rest)
-        return _scripted(frame, scoring)
+        return _scripted(frame, model, scoring)
     if frame.software.framework == TORCHTITAN:
         return losses_torchtitan.ended(frame, rest, loss)
     if frame.software.framework == PITHTRAIN:  # its kernel writes the gradient over the logits
@@ -81,14 +84,14 @@ def _closing(frame: Frame, model: Model, ending: list[int], scoring: Scoring) ->
     return Ended(made, (frame.names["logits"],))
 
 
-def _scripted(frame: Frame, scoring: Scoring) -> Ended:
+def _scripted(frame: Frame, model: Model, scoring: Scoring) -> Ended:
     """What a script makes of all logits: nothing, a divergence from a teacher's, a loss over preferences."""
     if scoring.loss == LOGITS:
         return Ended(frame.names[LOGITS])
     if scoring.form == DIVERGENCE:
         return Ended(distilled(frame, scoring.counted))
-    if scoring.form in (SELECTIVE, KERNEL):
-        return Ended(selective(frame, scoring.form))
+    if scoring.form == READ:
+        return read_loss(frame, model, scoring)
     loss = pair_loss(frame.tape, frame.names, scoring.loss)
     return Ended(loss, tuple(frame.names[name] for name in (LOGITS, CHOSEN) if name in frame.names))
 

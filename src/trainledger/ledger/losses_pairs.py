@@ -24,10 +24,10 @@ def pair_loss(t: Tape, names: dict[str, int], task: str) -> int:
     batch, sequence, vocab = t.dims[logits]
     parts = len(PAIR) if task != PAIR_LOSS.single else 1
     half: Dims = (Axis(batch.dim, batch.size // parts), sequence, vocab)
-    both = [_sliced(t, logits, half) for _ in range(parts)] if parts > 1 else [logits]
+    both = [sliced(t, logits, half) for _ in range(parts)] if parts > 1 else [logits]
     fewer = (half[0], Axis(Dim.SEQUENCE, sequence.size - 1), vocab)
     sums = [_picked(t, one, fewer) for one in both]
-    likelihood = _likelihood(t, names, _sliced(t, both[0], fewer)) if task == PAIR_LOSS.likelihood else None
+    likelihood = _likelihood(t, names, sliced(t, both[0], fewer)) if task == PAIR_LOSS.likelihood else None
     margin = _small(t, "logsigmoid", _small(t, "sub", *sums))
     loss = margin if likelihood is None else _small(t, "sub", likelihood, margin)
     t.end([*both, *sums, logits, *([names[CHOSEN]] if CHOSEN in names else [])])
@@ -36,8 +36,8 @@ def pair_loss(t: Tape, names: dict[str, int], task: str) -> int:
 
 def _picked(t: Tape, logits: int, dims: Dims) -> int:
     """The sum of the log-probabilities of a sequence's own tokens, where they count."""
-    read = _sliced(t, logits, dims)
-    log = _log_softmax(t, read, dims[0].size > 1)
+    read = sliced(t, logits, dims)
+    log = log_softmax(t, read, dims[0].size > 1)
     one = (*dims[:-1], Axis(Dim.ONE, 1))
     index = t.outside(one, INT64, False)
     grad = t.grad[logits]
@@ -47,12 +47,12 @@ def _picked(t: Tape, logits: int, dims: Dims) -> int:
     return _small(t, "sum", masked)
 
 
-def _log_softmax(t: Tape, x: int, copies: bool) -> int:
+def log_softmax(t: Tape, x: int, copies: bool) -> int:
     """Log-probabilities, which are saved. The kernel reads a copy where rows of several sequences are cut
     (aten/src/ATen/native/cuda/SoftMax.cu)."""
-    dims = t.dims[x]
-    log = t.fresh(dims, FP32, t.grad[x], "log-probabilities")
-    work = (aten.temporary(t, dims, FP32, "log-softmax kernel: contiguous logits"),) if copies else ()
+    dims, dtype = t.dims[x], t.dtype[x]
+    log = t.fresh(dims, dtype, t.grad[x], "log-probabilities")
+    work = (aten.temporary(t, dims, dtype, "log-softmax kernel: contiguous logits"),) if copies else ()
     return t.run(Prim("log_softmax", (x,), (log,), (log,) if t.grad[x] else (), aten.GRAD0, work))
 
 
@@ -63,7 +63,7 @@ def _likelihood(t: Tape, names: dict[str, int], cut: int) -> int:
     if dims[0].size > 1:
         copied = names[CHOSEN] = t.fresh(dims, FP32, True, "copy of the chosen logits")
         cut = t.run(Prim("clone", (cut,), (copied,), (), aten.PASS0, ()))
-    log = _log_softmax(t, cut, False)
+    log = log_softmax(t, cut, False)
     target, one = t.outside(dims[:-1], INT64, False), (Axis(Dim.ONE, 1),)
     loss, weight = t.fresh(one, FP32, True, "likelihood"), t.fresh(one, FP32, False, "total weight")
     t.run(Prim("nll_loss", (log, target), (loss, weight), (log, target, weight), aten.GRAD0, ()))
@@ -71,7 +71,7 @@ def _likelihood(t: Tape, names: dict[str, int], cut: int) -> int:
     return loss
 
 
-def _sliced(t: Tape, x: int, dims: Dims) -> int:
+def sliced(t: Tape, x: int, dims: Dims) -> int:
     """A part of x: backward writes its gradient into zeros of x's size."""
     return t.run(Prim("slice", (x,), (t.alias(x, dims),), (), aten.GRAD0, ()))
 

@@ -1,44 +1,22 @@
 """Log-probabilities of tokens out of all logits, as TRL's trainers took them before their heads were fused.
 
 Rows of a batch one by one: in fp32 the picked logit less the row's logsumexp, which saves the logits; in 16 bits a
-log-softmax of each row, which saves itself. One kernel since 1.14. The trainer's metrics then copy the logits once.
-Source: trl/trainer/utils.py, selective_log_softmax, entropy_from_logits (1.6 to 1.13); trl/kernels/logprob_entropy.py
-(1.14); torch logsumexp_backward, unbind's backward, which stacks the rows' gradients.
+log-softmax of each row, which saves itself. One kernel since 1.14.
+Source: trl/trainer/utils.py, selective_log_softmax (0.15 to 1.13); trl/kernels/logprob_entropy.py (1.14); torch
+logsumexp_backward, unbind's backward, which stacks the rows' gradients.
 """
 
 from __future__ import annotations
 
-from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, INT64
-from trainledger.facts.preferences import KERNEL
 from trainledger.ledger import aten
-from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
-ONE: Dims = (Axis(Dim.ONE, 1),)
 
-
-def selective(frame: Frame, form: str) -> int:
-    """The loss over the log-probabilities of the logits bound in the frame. Under autocast these are in fp32, as
-    accelerate hands them out."""
-    t, names = frame.tape, frame.names
-    t.scope = "logits"
-    made = names["logits"]
-    logits = names["logits"] = aten.to(t, made, FP32) if t.autocast is not None else made
-    t.scope = "loss"
-    batch, sequence, vocab = t.dims[logits]
-    read = aten.part(t, logits, (batch, Axis(Dim.SEQUENCE, sequence.size - 1), vocab))
-    if form == KERNEL:
-        picked = _kernel(t, read)
-    elif t.dtype[logits] == FP32:
-        picked = _picked(t, read)
-    else:
-        picked = _rows(t, read)
-    if form != KERNEL:
-        _copied(t, read)
-    loss = t.run(Prim("sum", (picked,), (t.fresh(ONE, FP32, t.grad[picked], "loss"),), (), aten.GRAD0, ()))
-    t.end([logits, read, picked])
-    return loss
+def by_rows(t: Tape, x: int) -> int:
+    """The log-probability of each token, rows of the batch one by one."""
+    return _picked(t, x) if t.dtype[x] == FP32 else _rows(t, x)
 
 
 def _row(t: Tape, x: int) -> Dims:
@@ -68,17 +46,21 @@ def _picked(t: Tape, x: int) -> int:
 
 
 def _rows(t: Tape, x: int) -> int:
-    """A log-softmax of each row, of which tokens are picked."""
-    log = t.fresh(t.dims[x], t.dtype[x], t.grad[x], "log-probabilities")
-    gone = (Step(Code.CLEAR, 0, t.store[log]),)
-    steps = _by_rows(t, x, len(("zeros that the picked are put in",)), gone)
-    t.run(Prim("log_softmax by row", (x,), (log,), (log,) if t.grad[x] else (), steps, ()))
+    """A log-softmax of each row, of which tokens are picked. Without a graph a row's goes as the next one's is made."""
     one = (*t.dims[x][:-1], Axis(Dim.ONE, 1))
     out = t.fresh(one, t.dtype[x], t.grad[x], "log-probability of each token")
+    if not t.grad[x]:
+        rows = range(min(t.dims[x][0].size, len(("this one", "the last one, which its name still holds"))))
+        work = tuple(aten.temporary(t, _row(t, x), t.dtype[x], "log-probabilities of a row") for _ in rows)
+        return t.run(Prim("log_softmax by row", (x,), (out,), (), (), work))
+    log = t.fresh(t.dims[x], t.dtype[x], True, "log-probabilities")
+    gone = (Step(Code.CLEAR, 0, t.store[log]),)
+    steps = _by_rows(t, x, len(("zeros that the picked are put in",)), gone)
+    t.run(Prim("log_softmax by row", (x,), (log,), (log,), steps, ()))
     return t.run(Prim("pick", (log,), (out,), (), (Step(Code.PASS, 0),), ()))
 
 
-def _kernel(t: Tape, x: int) -> int:
+def by_kernel(t: Tape, x: int) -> int:
     """One kernel: it saves the logits and two numbers of each token; backward makes the logits' gradient."""
     tokens = t.dims[x][:-1]
     out = t.fresh(tokens, FP32, t.grad[x], "log-probability of each token")
@@ -86,11 +68,3 @@ def _kernel(t: Tape, x: int) -> int:
     saves = (x, *rest[1:]) if t.grad[x] else ()
     t.run(Prim("log-probabilities and entropy", (x,), (out, *rest), saves, aten.GRAD0, ()))
     return out
-
-
-def _copied(t: Tape, x: int) -> None:
-    """The metrics' copy of the logits without the last tokens; of one sequence it is a view."""
-    if t.dims[x][0].size > 1:
-        rows = (Axis(Dim.TOKENS, elements(t.dims[x][:-1])), t.dims[x][-1])
-        flat = t.fresh(rows, t.dtype[x], False, "copy of the logits for their entropy")
-        t.run(Prim("reshape", (), (flat,), (), (), ()))

@@ -19,7 +19,7 @@ from trainledger.ledger.mega_scores import WITH_ENTROPY
 from trainledger.ledger.mega_states import pattern
 from trainledger.ledger.megatron import job_of, rank_of
 from trainledger.ledger.reference import Named
-from trainledger.ledger.run import Scoring
+from trainledger.ledger.scoring import Scoring
 from trainledger.ledger.updates import Runs, births
 from trainledger.lines.line import Account, Line
 from trainledger.lines.stream import Segment

@@ -13,7 +13,8 @@ from trainledger.ledger.mega_fp8 import own_dtype
 from trainledger.ledger.mega_routing import routing_of
 from trainledger.ledger.mega_scores import LOG_PROBS, WITH_ENTROPY
 from trainledger.ledger.opening import Job
-from trainledger.ledger.run import Run, Scoring, run_of
+from trainledger.ledger.run import Run, run_of
+from trainledger.ledger.scoring import Scoring
 from trainledger.lines.parts import Parts
 from trainledger.lines.pipeline import OVERLAP
 from trainledger.plan.schema import Plan

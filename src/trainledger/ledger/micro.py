@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from trainledger.facts.colossal import LOW_LEVEL
-from trainledger.facts.dtypes import FP32, INT64, DType
+from trainledger.facts.dtypes import DType
 from trainledger.facts.outputs import KEPT_CACHE
+from trainledger.facts.preference_row import Outputs
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import OP
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Walked, Walker
-from trainledger.ledger.book import AUTOGRAD
+from trainledger.ledger.closing import Ending, closing_of, edge, held_gradient
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.inductor import compile_frame
 from trainledger.ledger.kinds import Kind, kind_of
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.losses import closing_program
-from trainledger.ledger.losses_pairs import CHOSEN
 from trainledger.ledger.opening import Job, Opening, opening_of
-from trainledger.ledger.outputs import PAIR, Output, ended, keeps_cache, raises
+from trainledger.ledger.outputs import PAIR, Output, ended, hands_hidden, keeps_cache, outputs_of
 from trainledger.ledger.outputs import cached as gathered
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.prefix import given_to, kept, with_prefix
@@ -33,8 +32,6 @@ from trainledger.ledger.tape import EXTERNAL
 from trainledger.lines.line import Account
 from trainledger.model.program import Block, Model
 from trainledger.model.prompts import virtual_tokens
-
-LOSS, LOGITS = "loss", "logits"
 
 
 def _named(job: Job) -> bool:
@@ -48,14 +45,6 @@ def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
     if not model.handed.positions:
         made.add(POSITIONS)
     return [name for name in opening.shared if name not in made]
-
-
-def _edge(job: Job, opening: Opening, dtype: DType) -> tuple[int, int]:
-    """Lines of hidden states between layers in this dtype, and of their gradient."""
-    dims = opening.frame.tape.dims[opening.frame.names["h"]]
-    named = ((Account.ACTIVATIONS, "hidden states"), (Account.BACKWARD, "gradient of hidden states"))
-    hidden, slope = (job.book.tensor(account, name, dims, dtype, AUTOGRAD) for account, name in named)
-    return hidden, slope
 
 
 class Layer(NamedTuple):
@@ -96,7 +85,7 @@ def _written(job: Job, kind: Kind, opening: Opening) -> Written:
     target = frame.names["h"]
     compile_frame(frame, target)
     tape.end([source, *tape.cached.values(), *(value for value in frame.names.values() if value != target)])
-    (before, leaving), (after, arriving) = (_edge(job, opening, tape.dtype[value]) for value in (source, target))
+    (before, leaving), (after, arriving) = (edge(job, opening, tape.dtype[value]) for value in (source, target))
     known = {tape.store[source]: before, tape.store[target]: after}
     prefix = f"{block.name}.*."
     cached = kept(job, frame, prefix) | gathered(job.book, job.run, frame, prefix)
@@ -115,7 +104,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
     if (kind.first and opening.is_leaf) or kind.asked:
         piece = replace(piece, leaf=source)
     walker = job.walker(piece, leaves.first, job.model.blocks[kind.block].weights)
-    keep = frozenset({source}) if kind.first and _named(job) else frozenset()
+    named = (kind.first and _named(job)) or hands_hidden(job.run)
+    keep = frozenset({source}) if named else frozenset()
     if frame.software.framework == TORCHTITAN and kind.recompute in (OP, "full"):
         walked = Selective(job.book, piece, leaves.first).keeping(recompute_of(frame, kind.recompute == OP), keep)
         return Layer(walked, tape.dtype[target])
@@ -174,76 +164,6 @@ def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[Layer]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """The head and the loss, walked; lines of the loss's gradient and of what the caller's names keep: the loss, and
-    the model's results; after how many events of forward the name of these is bound anew (0: with the loss's); the
-    logits, where they live until they are copied."""
-
-    walked: Walked
-    arriving: int
-    named: tuple[int, ...]
-    results: tuple[int, ...]
-    bound: int
-    logits: Output | None
-
-
-def _closing(job: Job, opening: Opening, leaves: Leaves, ending: list[int], last: tuple[bool, DType]) -> Closing:
-    """The head and the loss; `ending`: lines of what the model's own forward kept by name until it returned; `last`:
-    whether the last hidden states need a gradient, and their dtype."""
-    frame, pro = job.frame(), opening.frame
-    tape, hidden = frame.tape, pro.names["h"]
-    grad, dtype = last
-    source = tape.inherit(pro.tape.dims[hidden], dtype, grad, "hidden states")
-    before, leaving = _edge(job, opening, dtype)
-    known = {tape.store[source]: before}
-    values = []
-    for line in ending:
-        values.append(tape.inherit((), INT64, False, ""))
-        known[tape.store[values[-1]]] = line
-    frame.names["h"] = source
-    made = closing_program(frame, job.model, values, job.run.scoring)
-    loss, logits = made.loss, made.outputs[0] if made.outputs else None
-    raised = logits is not None and raises(job.run) and tape.dtype[logits] != FP32
-    results = made.outputs if job.run.keeps_logits or raised else ()
-    tape.end([*frame.names.values(), *tape.cached.values()])
-    chosen = frame.names.get(CHOSEN)
-    names = [
-        LOSS,
-        *(CHOSEN if one == chosen else f"{LOGITS} ({at})" if at else LOGITS for at, one in enumerate(results)),
-    ]
-    lines = {
-        tape.store[value]: job.line(Account.LOGITS, name, frame, value)
-        for name, value in zip(names, (loss, *results), strict=True)
-    }
-    arriving = job.line(Account.LOGITS, "gradient of the loss", frame, loss)
-    piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls, bound=made.bound)
-    walked = job.walker(piece, leaves.first, job.model.head.weights).plain(
-        frozenset((loss, *results)), lasting=frozenset((loss,) if raised else (loss, *results))
-    )
-    first, *rest = lines.values()
-    if not raised or logits is None:
-        return Closing(walked, arriving, (first,), tuple(rest), walked.visits.bound, None)
-    output = Output(lines[tape.store[logits]], tape.dims[logits], tape.dtype[logits])
-    return Closing(walked, arriving, (first,), (), 0, None if tape.store[logits] in walked.held else output)
-
-
-def _held(closing: Closing) -> Walked:
-    """The head's backward without the end of the loss's own gradient: `backward`, which made it, names it to its end.
-
-    Source: torch/autograd/__init__.py, backward (v2.13).
-    """
-    walked, dies = closing.walked, -closing.arriving - 1
-    if not walked.trains or dies not in walked.backward:
-        return walked
-    gone = walked.backward.index(dies)
-    events = (*walked.backward[:gone], *walked.backward[gone + 1 :])
-    arrived = tuple(one._replace(at=one.at - (one.at > gone)) for one in walked.arrived)
-    ahead, product = walked.products
-    visits, made = walked.visits.without(gone), (ahead, product - (product > gone))
-    return replace(walked, backward=events, arrived=arrived, products=made, visits=visits)
-
-
 def _lasting(job: Job, opening: Opening, saved: frozenset[str]) -> tuple[int, ...]:
     """Lines of what nodes of the graph hold as long as the caller names the loss: what reentrant checkpoints were given
     by keyword. The Trainer lets go of the loss at once."""
@@ -251,6 +171,20 @@ def _lasting(job: Job, opening: Opening, saved: frozenset[str]) -> tuple[int, ..
         return ()
     by_position = job.model.handed.by_position
     return tuple(line for name, line in opening.shared.items() if name in saved and name not in by_position)
+
+
+def _hidden_outputs(job: Job, opening: Opening, layers: list[Layer]) -> list[tuple[int, DType]]:
+    """Of each layer's input that the model's outputs hold: its line, -1 where autograd holds it too, and its dtype."""
+    if not hands_hidden(job.run):
+        return []
+    dtype = opening.frame.tape.dtype[opening.frame.names["h"]]
+    found: list[tuple[int, DType]] = []
+    for layer in layers:
+        line = opening.hidden if not found else edge(job, opening, dtype)[0]
+        owned = layer.walked.keeps_input or (not found and opening.is_leaf)
+        found.append((-1 if owned else line, dtype))
+        dtype = layer.dtype
+    return found
 
 
 def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
@@ -264,9 +198,10 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     if not layers[0].keeps_input and not opening.is_leaf and _named(job):
         if virtual_tokens(job.model):  # the wrapper that put a prompt before them holds them until it returns
             wrapped = (-opening.hidden - 1,)
-        else:
+        elif not hands_hidden(job.run):
             ending.append(opening.hidden)
-    closing = _closing(job, opening, leaves, ending, (layers[-1].trains, made[-1].dtype))
+    names = Ending(ending, _hidden_outputs(job, opening, made))
+    closing = closing_of(job, opening, leaves, names, (layers[-1].trains, made[-1].dtype))
     lasting = _lasting(job, opening, saved)
     held = {name: line for name, line in opening.free.items() if name in saved and line not in lasting}
     passed = [line for one in made for line in one.passed]
@@ -281,10 +216,13 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     if job.run.forgets:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in (*named, *early))))
         named, early = (), ()
-    last = _held(closing)
-    if wrapped:
-        last = replace(last, loose=(*last.loose, *wrapped))
-    outputs = ended(job.book, job.run, closing.logits, [output for one in made for output in one.cache])
-    outputs = (*outputs, *(-line - 1 for one in made for line in one.cached))
+    last = held_gradient(closing)
+    gone = ended(job.book, job.run, closing.logits, [output for one in made for output in one.cache])
+    caches = [line for one in made for line in one.cached]
+    dead, kept = tuple(-line - 1 for line in caches), outputs_of(job.run)
+    last = replace(last, loose=(*last.loose, *wrapped, *(dead if kept is Outputs.TAKEN else ())))
+    named = (*named, *caches) if kept is Outputs.NAMED else named
+    gone = (*gone, *dead) if kept is Outputs.LOCAL else gone
     bound = closing.bound if early else 0
-    return Pieces(first, tuple(layers), last, closing.arriving, held, outputs, early, bound, opening.hidden), named
+    hidden, left = opening.hidden, closing.left
+    return Pieces(first, tuple(layers), last, closing.arriving, held, gone, early, bound, hidden, left), named

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.outputs import CACHE, KEPT_CACHE, RAISED_OUTPUTS
+from trainledger.facts.preference_row import Asked, Outputs
 from trainledger.ledger.book import Book
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.run import Run
@@ -50,6 +51,20 @@ def cached(book: Book, run: Run, frame: Frame, place: str) -> dict[int, int]:
                 label = f"{place}{name} in the cache"
                 found[value] = book.tensor(Account.ACTIVATIONS, label, made.dims, made.dtype, CACHE.source)
     return found
+
+
+def hands_hidden(run: Run) -> bool:
+    """Whether a model's outputs hold the hidden states of all layers."""
+    reading = run.scoring.reading
+    return reading is not None and reading.asked is Asked.HIDDEN
+
+
+def outputs_of(run: Run) -> Outputs:
+    """How long a model's outputs live; a name that nothing holds past the loss is of no account."""
+    reading = run.scoring.reading
+    if reading is None or (reading.outputs is Outputs.NAMED and not run.scoring.held):
+        return Outputs.LOCAL
+    return reading.outputs
 
 
 def raises(run: Run) -> bool:

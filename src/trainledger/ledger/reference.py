@@ -15,14 +15,17 @@ from typing import NamedTuple
 from trainledger.base.dims import Dims
 from trainledger.base.sources import Source
 from trainledger.facts.dtypes import DType
-from trainledger.facts.preferences import AHEAD, GIVEN
+from trainledger.facts.preference_row import Asked, Before, Preference, Reading
+from trainledger.facts.preferences import GIVEN, prepared_of
+from trainledger.facts.sharding import SECOND
 from trainledger.ledger.arrange import Micro
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.layout import Layout, Schedule
 from trainledger.ledger.layout_zero3 import ZeroParts
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.opening import Job
-from trainledger.ledger.run import trainer_of
+from trainledger.ledger.reference_log import logged, read_later
+from trainledger.ledger.scoring import Scoring, ahead_of, trainer_of
 from trainledger.ledger.step import Updates
 from trainledger.ledger.strategy import NO_WRAP, dtypes_of, fsdp_of, layout_of
 from trainledger.ledger.tape import Storage
@@ -76,8 +79,9 @@ class Named(Book):
 @dataclass(frozen=True, slots=True)
 class Reference:
     """The frozen model's weights as events of building; passes of all batches before training; passes in each
-    micro-batch before the trained one's forward and after it; lines that the script names until the next ones' come;
-    after how many events of a pass its first matrix product has returned."""
+    micro-batch before the trained one's forward and after it, with what lives until the loss function returns; lines
+    that the script names until the next ones' come; after how many events of a pass its first matrix product has
+    returned. `held`: the book in which lines of the trained one's are told that its trainer lets go of then."""
 
     weights: Runs
     first: tuple[Segment, ...]
@@ -85,12 +89,22 @@ class Reference:
     after: tuple[Segment, ...]
     named: tuple[int, ...]
     products: Mapping[Events, int]
+    held: Book | None = None
 
     def around(self, micro: Micro) -> Micro:
         """A micro-batch with the passes in it."""
         bound = micro.bound + len(self.before) if micro.early else 0
-        forward = (*self.before, *micro.forward, *self.after)
-        return replace(micro, forward=forward, named=(*micro.named, *self.named), bound=bound)
+        loss, *rest = micro.named
+        logits = self._logits(rest)
+        gone = (Segment(REFERENCE, tuple(-line - 1 for line in logits)),) if logits else ()
+        named = (loss, *(line for line in rest if line not in logits), *self.named)
+        forward = (*self.before, *micro.forward, *self.after, *gone)
+        return replace(micro, forward=forward, named=named, bound=bound)
+
+    def _logits(self, named: list[int]) -> list[int]:
+        """What of the lines that the trained one's forward names its trainer lets go of before backward."""
+        lines = self.held.lines if self.held is not None else ()
+        return [line for line in named if lines and lines[line].account is Account.LOGITS]
 
 
 class Pass(NamedTuple):
@@ -99,6 +113,11 @@ class Pass(NamedTuple):
     segments: tuple[Segment, ...]
     named: tuple[int, ...]
     products: Mapping[Events, int]
+
+    @property
+    def ended(self) -> tuple[Segment, ...]:
+        """The end of what it names."""
+        return (Segment(REFERENCE, tuple(-line - 1 for line in self.named)),) if self.named else ()
 
 
 NOTHING = Pass((), (), {})
@@ -109,18 +128,15 @@ def reference_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> Re
     row = trainer_of(plan)
     if row is None or not (row.before or row.after):
         return None
-    ahead = bool(plan.stack.options.get(AHEAD)) and not row.names
-    apart = plan.adapter is None or row.names
-    alone = frozen_plan(plan)
-    other = plan.adapter is not None or upcasts(plan)  # the policy has what a model that is loaded alone has not
-    base = model_of(alone) if other else job.model
-    frozen = laid_out(alone, silent(job, base, REFERENCE), updates, rank)
-    own = laid_out(plan, silent(job, job.model, POLICY), updates, rank) if row.before else frozen
-    made = one_pass(frozen, row.names)
-    again = one_pass(own, row.names) if row.before else NOTHING
+    beside = _Beside(plan, job, updates, rank)
+    if row.reading is not None:
+        return _read(beside, row, row.reading)
+    ahead = ahead_of(plan, row)
+    made = one_pass(beside.frozen(job.run.scoring), row.names)
+    again = one_pass(beside.own(job.run.scoring), row.names) if row.before else NOTHING
     inside = () if ahead else made.segments * row.after
     return Reference(
-        weights=standing(frozen) if apart and (not ahead or plan.stack.options.get(GIVEN)) else [],
+        weights=beside.weights(row),
         first=made.segments if ahead else (),
         before=again.segments * row.before,
         after=inside,
@@ -129,21 +145,87 @@ def reference_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> Re
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """The frozen model of a plan and the trained one, as passes without gradients see them."""
+
+    plan: Plan
+    job: Job
+    updates: Updates
+    rank: int | None
+
+    def frozen(self, scoring: Scoring) -> Layout:
+        """The reference's layout for a pass of this loss."""
+        alone = frozen_plan(self.plan)
+        other = self.plan.adapter is not None or upcasts(self.plan)  # the policy has what a model loaded alone has not
+        model = model_of(alone) if other else self.job.model
+        return laid_out(
+            alone, silent(self._scored(scoring), model, REFERENCE, self._asks(True)), self.updates, self.rank
+        )
+
+    def own(self, scoring: Scoring) -> Layout:
+        """The policy's."""
+        job = silent(self._scored(scoring), self.job.model, POLICY, self._asks(False))
+        return laid_out(self.plan, job, self.updates, self.rank)
+
+    def weights(self, row: Preference) -> Runs:
+        """How the reference's weights come to be, where it is a model of its own that stays."""
+        apart = self.plan.adapter is None or row.names
+        stays = not ahead_of(self.plan, row) or self.plan.stack.options.get(GIVEN)
+        return standing(self.frozen(self.job.run.scoring)) if apart and stays else []
+
+    def _scored(self, scoring: Scoring) -> Job:
+        return replace(self.job, run=replace(self.job.run, scoring=scoring))
+
+    def _asks(self, reference: bool) -> bool:
+        """Whether a pass gathers keys and values; a model that trains with recomputed layers gathers none, and TRL's
+        reference is that one where it has an adapter."""
+        run, reading = self.job.run, self.job.run.scoring.reading
+        trains = not reference or (reading is not None and self.plan.adapter is not None)
+        asked = run.pairs if reading is None else reading.asked is Asked.CACHE
+        return asked and (not trains or run.recompute == "none")
+
+
+def _read(beside: _Beside, row: Preference, reading: Reading) -> Reference:
+    """The passes of a trainer whose loss function reads all logits."""
+    job, scoring = beside.job, beside.job.run.scoring
+    ahead = ahead_of(beside.plan, row)
+    kept = reading.before is not Before.GONE
+    main = one_pass(beside.frozen(scoring.of_reference), not ahead and bool(reading.of_reference))
+    again, theirs = NOTHING, NOTHING
+    if row.before:
+        again = one_pass(beside.own(scoring.of_further), kept)
+        theirs = one_pass(beside.frozen(scoring.of_further), kept)
+    last = read_later(job) if reading.before is Before.READ_LAST else ()
+    passed = (*last, *again.ended)
+    inside = (*theirs.segments, *main.segments, *last, *theirs.ended)
+    return Reference(
+        weights=beside.weights(row),
+        first=(*theirs.segments, *main.segments, *theirs.ended) if ahead else (),
+        before=again.segments,
+        after=(*passed, *(() if ahead else (*inside, *logged(job), *main.ended))),
+        named=(),
+        products=main.products,
+        held=job.book if scoring.held else None,
+    )
+
+
 def frozen_plan(plan: Plan) -> Plan:
     """The plan of the reference model: as the trainers prepare it, whole on every rank unless FSDP or stage 3 spreads
-    the policy; as one unit under FSDP, which TRL does not wrap by layers."""
-    parallel = plan.parallel
-    if fsdp_of(plan):
+    the policy; a model of its own as one unit under FSDP2 where the trainer does not wrap it by layers."""
+    parallel, row = plan.parallel, trainer_of(plan)
+    prepared = prepared_of(row) if row is not None else None
+    if fsdp_of(plan) == SECOND and plan.adapter is None and prepared is not None and prepared.unit:
         options = {**parallel.options, "auto_wrap_policy": NO_WRAP}
         parallel = parallel.model_copy(update={"options": options})
     return plan.model_copy(update={**LEAVES, "parallel": parallel})
 
 
-def silent(job: Job, model: Model, word: str) -> Job:
-    """A model of which nothing is trained and nothing recomputed; with `word` its lines' names begin."""
+def silent(job: Job, model: Model, word: str, caches: bool = False) -> Job:
+    """A model of which nothing is trained and nothing recomputed; with `word` its lines' names begin; `caches`: it
+    gathers keys and values."""
     setting = replace(job.run.setting, training=False)
-    asked = job.run.pairs and (word == REFERENCE or job.run.recompute == "none")  # TRL's trainers ask for no cache
-    software = replace(job.run.software, caches=asked and job.run.software.caches)
+    software = replace(job.run.software, caches=caches and job.run.software.caches)
     run = replace(job.run, setting=setting, recompute="none", modules=(), every=1, software=software)
     return Job(Named(job.book, word), model, run, lambda weight: False)
 

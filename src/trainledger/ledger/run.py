@@ -12,9 +12,9 @@ from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE_ADAPTERS, Multiprocessors
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.litgpt import NAME as LITGPT
-from trainledger.facts.losses import CHUNKED_HEAD
 from trainledger.facts.peft import INPUT_GRADIENTS, OWN_CHECKPOINTS
-from trainledger.facts.preferences import FUSED, NAMED, PAIR, PAIRED, REWARDED, TRL, Preference, preference_of
+from trainledger.facts.preference_row import NAMED
+from trainledger.facts.preferences import PAIR, PAIRED, REWARDED
 from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.sharding import FIRST
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
@@ -24,6 +24,7 @@ from trainledger.facts.torchtune import Early, early
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
 from trainledger.ledger.frame import Setting
+from trainledger.ledger.scoring import Scoring, scoring_of, trainer_of
 from trainledger.ledger.software import TILED, Software
 from trainledger.lines.kernel_choice import level
 from trainledger.model.counts import has_tuned
@@ -36,21 +37,6 @@ from trainledger.plan.schema import Plan
 NAMING = (LITGPT, FSDP_QLORA, LOW_LEVEL.framework)  # frameworks whose loops name the model's results
 FLAT = ("fsdp1", "fsdp1-noshard")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
-
-
-LOGITS = "logits"  # a forward that ends with these
-
-
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """What the loss is made of: the plan's word for it, or the task whose trainer makes it of all logits, and in which
-    form (empty: as the plan says); tokens of each sequence that count (0: all that have a next one); numbers of each
-    token that a fused head hands on."""
-
-    loss: str
-    form: str = ""
-    counted: int = 0
-    results: int = CHUNKED_HEAD.results
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +135,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         recompute=_recompute(stack.recompute),
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
-        scoring=_scoring(plan),
+        scoring=scoring_of(plan),
         gradients=_gradients(plan),
         keeps_gradients=options.get("zero_grad_set_to_none") is False,
         keeps_logits=bool(options.get("keep_outputs", _names_logits(stack))),
@@ -157,22 +143,6 @@ def run_of(plan: Plan, architecture: str) -> Run:
         trainer=TRAINER_BATCH.package in stack.versions,
         software=_software(plan),
     )
-
-
-def trainer_of(plan: Plan) -> Preference | None:
-    """The row of the trainer that runs a plan's task over preferences; None where none is known."""
-    return preference_of(plan.task, plan.stack.framework, plan.stack.versions.get(TRL, ""))
-
-
-def _scoring(plan: Plan) -> Scoring:
-    row, counted = trainer_of(plan), plan.batch.loss_tokens or 0
-    if plan.task == REWARDED:  # of rewards nothing is fused
-        return Scoring("full")
-    if row is None:
-        return Scoring(plan.stack.loss, counted=counted)
-    if row.form == FUSED:
-        return Scoring(plan.stack.loss, counted=counted, results=row.results)
-    return Scoring(plan.task, row.form, counted)
 
 
 def _attention(plan: Plan, architecture: str) -> str:

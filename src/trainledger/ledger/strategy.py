@@ -10,6 +10,7 @@ from trainledger.facts.deepspeed import STAGES
 from trainledger.facts.dtypes import DTYPES, FP32, DType
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.litgpt import NAME as LITGPT
+from trainledger.facts.preference_row import READ
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND, SIZE_WRAP
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import Change, holds
@@ -28,6 +29,7 @@ from trainledger.ledger.lowlevel import LowLevel
 from trainledger.ledger.opening import Job
 from trainledger.ledger.pipelined import Pipelined, rank_at
 from trainledger.ledger.run import mixes, products_of, whole_adapters
+from trainledger.ledger.scoring import Scoring
 from trainledger.ledger.step import Updates
 from trainledger.ledger.units import Units, adapters_of, apart, beside_experts, by_layers, ignoring, staying, units_of
 from trainledger.ledger.wrapper import wrapper_of
@@ -185,7 +187,7 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
         root_keeps=between == 1 or not at_least(torch, FSDP2.root),
         holds=(at_least(torch, FSDP2.inputs), parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs)),
         reentrant=job.run.recompute == "reentrant",
-        ending=_ending(job.run.loss),
+        ending=_ending(job.run.scoring),
         rank=rank % ranks,
         offload=plan.offload.params is not None,
         routed=_routed(plan, job),
@@ -206,10 +208,10 @@ def _routed(plan: Plan, job: Job) -> Routed | None:
     return Routed(over, by_width, titan and ranks.ep > 1)
 
 
-def _ending(loss: str) -> Ending:
-    if loss == SPREAD:
+def _ending(scoring: Scoring) -> Ending:
+    if scoring.loss == SPREAD or scoring.form == READ:
         return Ending.OUTSIDE
-    return Ending.FUSED if loss in (CHUNKED, FUSED) else Ending.INSIDE
+    return Ending.FUSED if scoring.loss in (CHUNKED, FUSED) else Ending.INSIDE
 
 
 def _hidden(job: Job) -> tuple[Dims, DType] | None:

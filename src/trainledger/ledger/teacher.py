@@ -11,7 +11,8 @@ from dataclasses import replace
 from trainledger.facts.phases import TEACHER
 from trainledger.ledger.opening import Job
 from trainledger.ledger.reference import Reference, laid_out, one_pass, silent, standing
-from trainledger.ledger.run import LOGITS, Scoring, run_of
+from trainledger.ledger.run import run_of
+from trainledger.ledger.scoring import LOGITS, Scoring
 from trainledger.ledger.step import Updates
 from trainledger.model.build import model_of
 from trainledger.plan.roles import role_plan

@@ -1,0 +1,183 @@
+"""Losses over preferences as TRL's trainers read them off all logits: log-probabilities of tokens, a cross-entropy of
+the chosen sequences beside them, what is made for the log, and what the loss function's names hold until it returns.
+
+Source: the rows in facts/preferences_trl.py; transformers/models/llama/modeling_llama.py, forward (4.45.2: fp32 logits
+from the model itself); accelerate/utils/operations.py, convert_outputs_to_fp32.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.facts.dtypes import FP32, INT64, DType
+from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
+from trainledger.facts.preference_row import Cut, Held, Likelihood, Metric, Picked, Reading
+from trainledger.facts.preferences import PAIR
+from trainledger.facts.preferences_trl import ENTROPY_CHUNK
+from trainledger.ledger import aten
+from trainledger.ledger.chunked_logits import Ended
+from trainledger.ledger.frame import Frame, Setting
+from trainledger.ledger.losses_pairs import log_softmax, sliced
+from trainledger.ledger.losses_selective import by_kernel, by_rows
+from trainledger.ledger.scoring import Scoring
+from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.model.program import Model
+
+ONE: Dims = (Axis(Dim.ONE, 1),)
+KEPT = "hidden states that the outputs hold"  # begins the names of values in a frame
+
+
+def shortened(frame: Frame, name: str, tokens: int) -> None:
+    """Hidden states of each sequence's last tokens, from which the head makes logits; of several sequences a copy."""
+    t = frame.tape
+    batch, _, width = t.dims[frame.names[name]]
+    read = aten.part(t, frame.names[name], (batch, Axis(Dim.SEQUENCE, tokens), width))
+    frame.names[name] = aten.copy(t, read) if batch.size > 1 else read
+
+
+class Shown(NamedTuple):
+    """What the log is made of: all logits, those without the last token's, whether these are a view; tokens of a
+    sequence that count (0: all), and ranks."""
+
+    whole: int
+    read: int
+    viewed: bool
+    counted: int
+    ranks: int
+
+
+def read_loss(frame: Frame, model: Model, scoring: Scoring) -> Ended:
+    """The loss over the logits bound in the frame, and what the caller holds until it returns."""
+    t, reading = frame.tape, scoring.reading
+    assert reading is not None
+    t.scope = "logits"
+    logits = frame.names["logits"] = _returned(frame, model, reading.wide)
+    left = len(t.prims)
+    t.scope = "loss"
+    likely = _likelihood(t, logits, True) if reading.likelihood is Likelihood.PART else None
+    read = _cut(t, logits, reading.cut)
+    picked = _picked(t, read, reading)
+    kept = [logits, *([read] if reading.cut is Cut.COPY else [])] if Held.LOGITS in scoring.held else []
+    if reading.likelihood is Likelihood.DROPPED:
+        log = _likelihood(t, logits, False)
+        kept += [log] if frame.setting.training and kept else []
+    shown = Shown(logits, read, reading.cut is Cut.VIEW, scoring.counted, scoring.ranks)
+    picks = metric(t, shown, reading.within)
+    kept += picks if Held.PICKED in scoring.held else picks[-1:] if Held.REJECTED in scoring.held else []
+    ins = (picked,) if likely is None else (picked, likely)
+    out = t.fresh(ONE, FP32, any(t.grad[one] for one in ins), "loss")
+    loss = t.run(Prim("sum", ins, (out,), (), tuple(Step(Code.GRAD, at) for at in range(len(ins))), ()))
+    for one in reading.last if scoring.logs else ():
+        metric(t, shown, one)
+    t.end([logits, read, picked, *picks, *_outputs(frame)])
+    return Ended(loss, tuple(kept), left=left)
+
+
+def returned_dtype(setting: Setting, model: Model, made: DType) -> DType:
+    """The dtype of the logits that the model's forward hands out, which its head `made` in that one."""
+    release = setting.transformers
+    early = of_release(CAUSAL_LOSSES, release).early and not plain_loss(model.family, release)
+    return FP32 if early or setting.autocast is not None else made
+
+
+def _returned(frame: Frame, model: Model, wide: bool) -> int:
+    """The logits as the model's forward hands them out, or `wide` in fp32. Its other names end; under autocast hidden
+    states among the outputs are raised with the logits, and the old ones go."""
+    t, names = frame.tape, frame.names
+    made, old = names["logits"], _outputs(frame)
+    logits = aten.to(t, made, returned_dtype(frame.setting, model, t.dtype[made]))
+    logits = aten.to(t, logits, FP32) if wide else logits
+    handed = [*old, names["h"]] if old else []
+    kept = {f"{KEPT} {at}": value for at, value in enumerate(handed)}
+    for name, value in kept.items() if frame.setting.autocast is not None else ():
+        if t.dtype[value] != FP32:
+            raised = t.fresh(t.dims[value], FP32, False, "hidden states in fp32")
+            kept[name] = t.run(Prim("to", (value,), (raised,), (), (), ()))
+    t.end(list(names.values()))
+    names.clear()
+    names.update(kept)
+    return logits
+
+
+def _outputs(frame: Frame) -> list[int]:
+    return [value for name, value in frame.names.items() if name.startswith(KEPT)]
+
+
+def _cut(t: Tape, logits: int, cut: Cut) -> int:
+    """The logits without the last token's; a copy of one sequence's is a view."""
+    if cut is Cut.NONE:
+        return logits
+    batch, sequence, vocab = t.dims[logits]
+    read = aten.part(t, logits, (batch, Axis(Dim.SEQUENCE, sequence.size - 1), vocab))
+    return aten.copy(t, read) if cut is Cut.COPY and batch.size > 1 else read
+
+
+def _picked(t: Tape, read: int, reading: Reading) -> int:
+    """The log-probability of each token."""
+    if reading.picked is Picked.KERNEL:
+        return by_kernel(t, read)
+    if reading.picked is Picked.ROWS:
+        return by_rows(t, read)
+    log = log_softmax(t, read, reading.cut is Cut.VIEW and t.dims[read][0].size > 1)
+    one = (*t.dims[read][:-1], Axis(Dim.ONE, 1))
+    index, grad = t.outside(one, INT64, False), t.grad[read]
+    picked = t.fresh(one, t.dtype[read], grad, "log-probability of each token")
+    return t.run(Prim("gather", (log, index), (picked,), (index,) if grad else (), aten.GRAD0, ()))
+
+
+def _likelihood(t: Tape, logits: int, part: bool) -> int:
+    """Cross-entropy of the chosen sequences over a contiguous copy of their logits. `part`: of the loss, which is
+    returned; else its graph is let go of, and the log-probabilities that it saved are returned."""
+    batch, sequence, vocab = t.dims[logits]
+    half: Dims = (Axis(batch.dim, batch.size // len(PAIR)), sequence, vocab)
+    cut = sliced(t, sliced(t, logits, half), (half[0], Axis(Dim.SEQUENCE, sequence.size - 1), vocab))
+    grad = part and t.grad[logits]
+    if half[0].size > 1:
+        copied = t.fresh(t.dims[cut], t.dtype[cut], grad, "copy of the chosen logits")
+        cut = t.run(Prim("clone", (cut,), (copied,), (), aten.PASS0, ()))
+    log = t.fresh(t.dims[cut], t.dtype[cut], grad, "log-probabilities of the chosen")
+    t.run(Prim("log_softmax", (cut,), (log,), (log,) if grad else (), aten.GRAD0, ()))
+    target = t.outside(t.dims[cut][:-1], INT64, False)
+    loss, weight = t.fresh(ONE, FP32, grad, "likelihood"), t.fresh(ONE, FP32, False, "total weight")
+    saves = (log, target, weight) if grad else ()
+    t.run(Prim("nll_loss", (log, target), (loss, weight), saves, aten.GRAD0, ()))
+    return loss if part else log
+
+
+def metric(t: Tape, shown: Shown, which: Metric) -> list[int]:
+    """What is made for the log. Returns the picked sequences, chosen and rejected; of an odd number the rejected are
+    one more."""
+    batch, sequence, vocab = t.dims[shown.read]
+    half = -(-batch.size // len(PAIR))
+    counted: Dims = (Axis(Dim.TOKENS, half * (shown.counted or sequence.size)), vocab)
+    if which is Metric.COUNTED:
+        _made(t, shown.read, counted, "logits that count")
+    if which is Metric.ENTROPY:
+        _entropies(t, shown)
+    if which is Metric.GATHERED and shown.ranks > 1:
+        _made(t, shown.read, (Axis(batch.dim, half * shown.ranks), sequence, vocab), "rejected logits of all ranks")
+    if which not in (Metric.PICKED, Metric.PICKED_COUNTED):
+        return []
+    parts = [Axis(batch.dim, size) for size in (batch.size - half, half) if size]
+    found = [_made(t, shown.whole, (one, *t.dims[shown.whole][1:]), "logits of picked sequences") for one in parts]
+    if which is Metric.PICKED_COUNTED:
+        _made(t, shown.read, counted, "logits that count")
+        t.end(found)
+    return found
+
+
+def _made(t: Tape, of: int, dims: Dims, name: str) -> int:
+    """A tensor without a graph of another's entries."""
+    return t.run(Prim("index", (of,), (t.fresh(dims, t.dtype[of], False, name),), (), (), ()))
+
+
+def _entropies(t: Tape, shown: Shown) -> None:
+    """Over flat logits, a copy where they are a view of several sequences, chunk by chunk."""
+    flat, dims = shown.read, t.dims[shown.read]
+    rows = (Axis(Dim.TOKENS, elements(dims[:-1])), dims[-1])
+    if shown.viewed and dims[0].size > 1:
+        flat = _made(t, flat, rows, "copy of the logits for their entropy")
+    chunk: Dims = (Axis(Dim.TOKENS, min(ENTROPY_CHUNK.tokens, rows[0].size)), dims[-1])
+    work = tuple(aten.temporary(t, chunk, t.dtype[flat], "entropies of a chunk") for _ in range(ENTROPY_CHUNK.tensors))
+    t.run(Prim("entropy", (flat,), (t.fresh(dims[:-1], t.dtype[flat], False, "entropy"),), (), (), work))
