@@ -191,3 +191,23 @@ def test_any_values_give_a_piece_or_problems(data: dict[str, Any]) -> None:
 @given(scripts(AXOLOTL_KEYS, f"axolotl train {FILES / 'axolotl' / 'orpo.yml'}"))
 def test_any_command_line_gives_a_piece_or_problems(text: str) -> None:
     read(axolotl, text)
+
+
+@pytest.mark.parametrize(
+    ("release", "trl", "loss"),
+    [
+        ({}, "1.8.0", "full-fp32"),
+        ({"axolotl": "0.12.2"}, "0.21.0", "full-fp32"),
+        ({"trl": "1.16.0"}, "1.16.0", "fused-linear"),
+    ],
+)
+def test_preferences_run_on_the_trl_that_a_release_installs(
+    tmp_path: Path, release: dict[str, str], trl: str, loss: str
+) -> None:
+    plan = draft(tmp_path, f"{BASE}rl: dpo\nbf16: true\n", **release).plan
+    assert (plan.stack.versions["trl"], plan.stack.loss) == (trl, loss)
+
+
+def test_shares_of_the_chosen_are_options(tmp_path: Path) -> None:
+    plan = draft(tmp_path, f"{BASE}rl: simpo\ncpo_alpha: 0.0\nbf16: true\n").plan
+    assert (plan.task, plan.stack.options["cpo_alpha"]) == ("simpo", 0.0)

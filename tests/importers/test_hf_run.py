@@ -205,3 +205,21 @@ def test_tuned_names_are_those_of_the_model_without_them() -> None:
     assert _untuned("meta-llama/Llama-3.1-8B-Instruct") == "meta-llama/Llama-3.1-8B"
     assert _untuned("meta-llama/Llama-3.1-8B") == ""
     assert _untuned("someone/else-Instruct") == ""
+
+
+@pytest.mark.parametrize(
+    ("task", "release", "more", "expected"),
+    [
+        ("dpo", "0.24.0", {"use_liger_kernel": True}, None),
+        ("dpo", "0.24.0", {"use_liger_loss": True}, "fused-linear"),
+        ("kto", "0.26.2", {"use_liger_kernel": True}, "fused-linear"),
+        ("orpo", "0.26.2", {"use_liger_kernel": True}, None),
+        ("sft", "0.24.0", {"use_liger_kernel": True}, "fused-linear"),
+    ],
+)
+def test_whether_ligers_kernels_fuse_a_trainers_loss(
+    task: str, release: str, more: dict[str, Any], expected: object
+) -> None:
+    _, last = pieces({**MODEL, "_trl": True, "_task": task, **more}, {"trl": release})
+    found = last.given.get("stack.loss")
+    assert (found.value if found else None) == expected

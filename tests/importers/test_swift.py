@@ -48,7 +48,7 @@ def refused(tmp_path: Path, text: str, name: str = "run.sh") -> str:
         (RUN.replace("bfloat16", "bfloat"), "torch_dtype: found 'bfloat'; one of bfloat16"),
         (f"{RUN} --deepspeed zero4\n", "run.sh:1 deepspeed: input: zero4: no such file"),
         (f"{RUN} --optimizer muonclip\n", "optimizer: found 'muonclip'; galore, muon, lorap or default can be read"),
-        (RUN.replace("sft", "rlhf --rlhf_type cpo"), "rlhf_type: found 'cpo'; one of dpo, orpo"),
+        (RUN.replace("sft", "rlhf --rlhf_type tpo"), "rlhf_type: found 'tpo'; one of dpo, orpo"),
         (f"{RUN} --lora_rank $RANK\n", "found $RANK; a value that nothing here sets is not known"),
         (f"{RUN} --gradient_accumulation_steps $(expr 16 / $N)\n", "found $(expr 16 / $N)"),
         (RUN.replace(" --max_length 512", ""), "batch.sequence"),
@@ -144,3 +144,13 @@ def test_any_values_give_a_piece_or_problems(data: dict[str, Any]) -> None:
 @given(scripts(SWIFT_KEYS, "NPROC_PER_NODE=2 swift sft --model llama-3.2-1b"))
 def test_any_command_line_gives_a_piece_or_problems(text: str) -> None:
     read(swift, text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "trl"),
+    [("dpo", "dpo", None), ("kto", "kto", None), ("cpo", "simpo", "0.29.1"), ("orpo", "orpo", "0.29.1")],
+)
+def test_preferences_run_on_its_own_trainers_or_on_trls(tmp_path: Path, kind: str, task: str, trl: str | None) -> None:
+    plan = draft(tmp_path, RUN.replace("sft", f"rlhf --rlhf_type {kind}")).plan
+    assert (plan.task, plan.stack.versions.get("trl")) == (task, trl)
+    assert estimate(plan).peak

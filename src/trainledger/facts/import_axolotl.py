@@ -27,7 +27,7 @@ liger_glu_activation liger_cross_entropy liger_fused_linear_cross_entropy cut_cr
 plugins fp32_norms eval_batch_size lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel
 ddp_bucket_cap_mb ddp_broadcast_buffers ddp_find_unused_parameters
 neftune_noise_alpha noisy_embedding_alpha torch_empty_cache_steps selective_checkpointing
-unfrozen_parameters trl.use_vllm
+unfrozen_parameters trl.use_vllm cpo_alpha rpo_alpha
 """
 _NOTHING = """
 base_model_config cls_model_config tokenizer_config tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common
@@ -56,8 +56,8 @@ use_comet use_trackio wandb_* mlflow_* hf_mlflow_log_artifacts comet_* trackio_*
 otel_metrics_* ray_run_name resources_per_worker resources_per_worker.* chat_template chat_template_jinja
 chat_template_kwargs chat_template_kwargs.* eot_tokens default_system_message fix_untrained_tokens is_preprocess
 preprocess_iterable total_num_tokens total_supervised_tokens sample_packing_eff_est axolotl_config_path
-val_set_size rl_beta dpo_beta orpo_alpha simpo_gamma cpo_alpha kto_desirable_weight kto_undesirable_weight
-dpo_label_smoothing dpo_use_weighting dpo_loss_type dpo_loss_weights rpo_alpha center_rewards_coefficient
+val_set_size rl_beta dpo_beta orpo_alpha simpo_gamma kto_desirable_weight kto_undesirable_weight
+dpo_label_smoothing dpo_use_weighting dpo_loss_type dpo_loss_weights center_rewards_coefficient
 lora_fan_in_fan_out lora_alpha_pattern lora_alpha_pattern.* loraplus_lr_ratio loraplus_lr_embedding
 peft_use_rslora peft_init_lora_weights merge_lora merge_method qlora_sharded_model_loading embeddings_skip_upcast
 low_cpu_mem_usage experimental_skip_move_to_device heads_k_stride ring_attn_func torchdistx_path
@@ -215,4 +215,14 @@ ATTENTIONS = {
     "eager_attention": "eager",
 }
 FSDP2 = 2  # fsdp_version of the variant that shards each parameter
+_PINS = Source("Axolotl's requirements", "setup.py, requirements.txt, pyproject.toml", "0.6.0 to 0.19.0")
+_PINNED = (  # Axolotl's release, the TRL that it installs; newest first
+    ("0.19", "1.9.0"), ("0.18", "1.8.0"), ("0.17", "1.5.1"), ("0.15", "0.29.0"), ("0.14", "0.27.1"), ("0.13", "0.27.0"),
+    ("0.12", "0.21.0"), ("0.11", "0.18.2"), ("0.10", "0.18.1"), ("0.9", "0.17.0"), ("0.8", "0.16.1"), ("0.7", "0.15.0"),
+    ("", "0.12.1"),
+)  # fmt: skip
+AXOLOTL_TRL: tuple[FilledRow, ...] = tuple(
+    FilledRow("stack.versions.trl", trl, f"Axolotl {since or 'before 0.7'} installs TRL {trl}", _PINS, since=since)
+    for since, trl in _PINNED
+)
 TASKS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "simpo": "simpo", "grpo": "grpo", "gdpo": "grpo"}

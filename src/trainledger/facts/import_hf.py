@@ -37,6 +37,7 @@ BEYOND_COUNTS: tuple[tuple[str, str], ...] = (
 )
 WEIGHTS_ONLY, LEAN = "save_only_model", "low_cpu_mem_usage"
 NUMBERS = ("neftune_noise_alpha", "label_smoothing_factor")
+SHARES = ("rpo_alpha", "cpo_alpha")  # numbers whose 0 says something too
 DDP_FLAGS = ("find_unused_parameters", "broadcast_buffers", "static_graph")
 
 TRAINER_KEYS: tuple[KeyRow, ...] = (

@@ -47,6 +47,13 @@ TRL_REFERENCE = FilledRow(
     "the reference is a second model: no adapter is trained, and nothing is computed ahead",
     Source("TRL preference trainers", "trl/trainer/dpo_trainer.py, kto_trainer.py", "0.9.6 to 1.16.0"),
 )
+LIGER_LOSS = FilledRow(
+    "stack.loss",
+    "fused-linear",
+    "use_liger_kernel fuses the head with TRL's own losses",
+    Source("TRL preference trainers", "trl/trainer/{dpo,kto}_trainer.py, use_liger_kernel", "0.24.0, 0.25.0"),
+    since="0.25",
+)
 TRL_ZERO3 = FilledRow(
     "stack.recompute.reentrant",
     True,

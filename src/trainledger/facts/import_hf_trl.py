@@ -17,14 +17,14 @@ TRL_KEYS: tuple[KeyRow, ...] = (
             "sync_ref_model use_logits_to_keep use_num_logits_to_keep use_liger_loss beta max_prompt_length "
             "max_completion_length max_target_length num_generations gradient_checkpointing_use_reentrant "
             "completion_only_loss assistant_only_loss use_vllm vllm_mode vllm_gpu_memory_utilization "
-            "vllm_tensor_parallel_size vllm_enable_sleep_mode force_use_ref_model"
+            "vllm_tensor_parallel_size vllm_enable_sleep_mode force_use_ref_model rpo_alpha cpo_alpha"
         ).split(),
     ),
     *nothing(
         TRL,
         (
             "config eval_packing pad_to_multiple_of pad_token eos_token truncation_mode shuffle_dataset "
-            "label_smoothing loss_weights ld_alpha f_divergence_type f_alpha_divergence_coef discopop_tau "
+            "label_smoothing simpo_gamma loss_weights ld_alpha f_divergence_type f_alpha_divergence_coef discopop_tau "
             "use_weighting disable_dropout ref_model_mixup_alpha ref_model_sync_steps desirable_weight "
             "undesirable_weight center_rewards_coefficient label_pad_token_id padding_value generate_during_eval "
             "is_encoder_decoder num_of_sequences chars_per_token router_aux_loss_coef temperature top_p top_k min_p "
@@ -32,7 +32,7 @@ TRL_KEYS: tuple[KeyRow, ...] = (
             "scale_rewards mask_truncated_completions importance_sampling_level log_completions "
             "num_completions_to_print log_unique_prompts wandb_log_unique_prompts log_completions_hub_repo "
             "reward_funcs reward_model_name_or_path vllm_server_base_url vllm_server_host vllm_server_port "
-            "vllm_server_timeout vllm_group_port rpo_alpha reference_free base_model_attribute_name tools "
+            "vllm_server_timeout vllm_group_port reference_free base_model_attribute_name tools "
             "sanity_check precompute_ref_batch_size top_entropy_quantile sapo_temperature_neg sapo_temperature_pos "
             "use_bias_correction_kl max_tool_calling_iterations log_multimodal vllm_importance_sampling_correction "
             "vllm_importance_sampling_mode vllm_importance_sampling_cap vllm_importance_sampling_clip_max "
@@ -68,7 +68,7 @@ SIGNS = frozenset(
         "use_peft packing dataset_train_split dataset_test_split assistant_only_loss "
         "completion_only_loss num_generations precompute_ref_log_probs max_prompt_length "
         "packing_strategy padding_free max_completion_length sync_ref_model lora_task_type "
-        "center_rewards_coefficient desirable_weight"
+        "center_rewards_coefficient desirable_weight cpo_alpha simpo_gamma"
     ).split()
 )
 TASK_SIGNS: dict[str, str] = {
@@ -80,12 +80,15 @@ TASK_SIGNS: dict[str, str] = {
     "precompute_ref_log_probs": "dpo",
     "max_prompt_length": "dpo",
     "sync_ref_model": "dpo",
+    "cpo_alpha": "simpo",
+    "simpo_gamma": "simpo",
 }
 # What a script or a command of TRL trains, by its name: TRL's own, its examples, alignment-handbook's.
 TRL_COMMANDS: dict[str, str] = {
     "sft": "sft", "dpo": "dpo", "kto": "kto", "grpo": "grpo", "reward": "reward", "orpo": "orpo", "run_sft": "sft",
     "run_dpo": "dpo", "run_orpo": "orpo", "reward_modeling": "reward", "sft_trainer": "sft", "dpo_trainer": "dpo",
-    "run_kto": "kto", "run_grpo": "grpo", "sft_video_llm": "sft", "sft_vlm": "sft", "sft_gpt_oss": "sft",
+    "cpo": "simpo", "run_kto": "kto", "run_grpo": "grpo", "sft_video_llm": "sft", "sft_vlm": "sft",
+    "sft_gpt_oss": "sft",
 }  # fmt: skip
 TRAINER_SCRIPTS: dict[str, str] = {"run_clm": "pretrain", "run_mlm": "pretrain", "run_clm_no_trainer": "pretrain"}
 _WRAPPED = {"fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_offload_params": False}

@@ -25,8 +25,8 @@ gradient_checkpointing_kwargs gradient_checkpointing_kwargs.* use_liger use_lige
 deepspeed.* fsdp zero_hpz_partition_size deepspeed_autotp_size use_galore galore_rank galore_update_proj_gap
 galore_scale galore_proj_type galore_target_modules galore_optim_per_parameter optimizer freeze_parameters
 freeze_parameters_ratio freeze_parameters_regex trainable_parameters trainable_parameters_regex use_logits_to_keep
-ref_model adapters vera_rank boft_block_size boft_block_num boft_n_butterfly_factor boft_dropout fourier_n_frequency
-adalora_init_r use_vllm beta neftune_alpha neftune_noise_alpha loss_type bf16 fp16
+cpo_alpha ref_model adapters vera_rank boft_block_size boft_block_num boft_n_butterfly_factor boft_dropout
+fourier_n_frequency adalora_init_r use_vllm beta neftune_alpha neftune_noise_alpha loss_type bf16 fp16
 """
 _NOTHING = """
 model_revision task_type new_special_tokens local_repo_path init_strategy template template_type system
@@ -47,7 +47,7 @@ adalora_tfinal adalora_deltaT adalora_beta1 adalora_beta2 adalora_orth_reg_weigh
 acc_steps train_dataloader_shuffle max_epochs aligner_lr vit_lr resume_only_model eval_metric metric callbacks
 early_stop_interval logging_first_step safe_serialization max_shard_size report_to dataloader_num_workers
 lr_scheduler_type lr_scheduler_kwargs weight_decay adam_beta2 warmup_ratio group_by_length
-enable_channel_loss label_smoothing rpo_alpha ld_alpha discopop_tau loss_weights cpo_alpha simpo_gamma
+enable_channel_loss label_smoothing rpo_alpha ld_alpha discopop_tau loss_weights simpo_gamma
 desirable_weight undesirable_weight center_rewards_coefficient sft_alpha sft_beta lmbda seq_kd gkd_logits_topk
 reward_funcs reward_weights reward_template reward_model_revision reward_model_type reward_model_plugin
 log_completions epsilon epsilon_high delta num_iterations overlong_filter soft_* cosine_* repetition_n_grams
@@ -128,8 +128,8 @@ ATTENTION = {
     "flex_attention": "flex_attention",
 }  # fmt: skip
 TASKS = {
-    "dpo": "dpo", "orpo": "orpo", "simpo": "simpo", "kto": "kto", "rm": "reward", "ppo": "ppo", "grpo": "grpo",
-    "gkd": "distill",
+    "dpo": "dpo", "orpo": "orpo", "simpo": "simpo", "cpo": "simpo", "kto": "kto", "rm": "reward", "ppo": "ppo",
+    "grpo": "grpo", "gkd": "distill",
 }  # fmt: skip
 TUNERS_READ = {
     "lora": "lora", "full": "", "adalora": "adalora", "vera": "vera", "boft": "boft", "fourierft": "fourierft",
@@ -140,3 +140,9 @@ DTYPES = {
 }  # fmt: skip
 BITS = (4, 8)  # that bitsandbytes stores
 SWIFT_NEWEST = FilledRow("stack.versions.ms-swift", "4.6", "the newest release that was read", ARGUMENTS)
+SWIFT_TRL = FilledRow(
+    "stack.versions.trl",
+    "0.29.1",
+    "the newest TRL that ms-swift installs",
+    Source("ms-swift's requirements", "requirements/framework.txt: trl>=0.15,<1.0", "4.6.0"),
+)

@@ -6,11 +6,13 @@ from trainledger.facts.import_axolotl import (
     AXOLOTL_FILLED,
     AXOLOTL_KEYS,
     AXOLOTL_NEWEST,
+    AXOLOTL_TRL,
     MISTAKEN,
     TASKS,
 )
 from trainledger.facts.import_bundled import AXOLOTL_BUNDLED
 from trainledger.facts.import_rows import CERTAIN, PERHAPS, Means
+from trainledger.facts.versions import at_least
 from trainledger.importers.axolotl_model import adapter, attention, kernels, precision, recompute
 from trainledger.importers.axolotl_parallel import degrees, fsdp
 from trainledger.importers.axolotl_steps import batch, optimizer, trained
@@ -76,6 +78,10 @@ def _task(front: FrontEnd) -> None:
     front.hand("_trl", bool(front.own.raw("rl")) or None, "rl")
     if word := front.word("rl", TASKS):
         front.hand("_task", TASKS[word], "rl")
+        front.same(("cpo_alpha", "cpo_alpha"), ("rpo_alpha", "rpo_alpha"))
+        release = front.version or AXOLOTL_NEWEST.value
+        row = next(one for one in AXOLOTL_TRL if at_least(str(release), one.since))
+        front.piece.fill(row.path, row.value, row.why, row.source)
     elif front.own.flag("reward_model"):
         front.hand("_task", "reward", "reward_model")
     elif front.own.raw("pretraining_dataset"):

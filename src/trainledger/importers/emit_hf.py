@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainledger.facts.import_hf import BEYOND_COUNTS, COUNTS, DDP_FLAGS, FLAGS, LEAN, NUMBERS, WEIGHTS_ONLY
+from trainledger.facts.import_hf import BEYOND_COUNTS, COUNTS, DDP_FLAGS, FLAGS, LEAN, NUMBERS, SHARES, WEIGHTS_ONLY
 from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS
 from trainledger.facts.import_hf_optim import OPTIMS, OptimRow
 from trainledger.importers.emit import ARGS, ENV, Lever, Line, Said, refuse, word
@@ -33,6 +33,9 @@ def trainer_lines(said: Said, own: tuple[str, ...] = ()) -> Iterator[Line]:
         if said.get(path):
             yield Line(ARGS, names[0], True, path)
     yield from _beyond(said)
+    for name in SHARES:
+        if (share := said.get(f"stack.options.{name}")) is not None:
+            yield Line(ARGS, name, share, f"stack.options.{name}")
     for name in NUMBERS:
         if value := said.get(f"stack.options.{name}"):
             yield Line(ARGS, name, value, f"stack.options.{name}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainledger.base.problems import nearest
-from trainledger.facts.import_hf import COUNTS, DDP_FLAGS, FLAGS, LENGTHS, MODEL_KEYS, NUMBERS, TRAINER_KEYS
+from trainledger.facts.import_hf import COUNTS, DDP_FLAGS, FLAGS, LENGTHS, MODEL_KEYS, NUMBERS, SHARES, TRAINER_KEYS
 from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS, ORDINALS
 from trainledger.facts.import_hf_optim import OPTIMS
 from trainledger.facts.import_hf_trl import TRL_KEYS
@@ -182,10 +182,14 @@ def _stack(given: Arguments) -> None:
         _give(given, "stack.kernels", ["liger"], *liger)
         if kernels.flag("fused_linear_cross_entropy") is not False and not kernels.flag("cross_entropy"):
             given.piece.facts["run.loss"] = Given("fused-linear", given.where(*liger))
+    if given.flag("use_liger_loss"):
+        given.piece.facts["run.liger_loss"] = Given(True, given.where("use_liger_loss"))
     for name in NUMBERS:
         value = given.number(name)
         if value:
             _give(given, f"stack.options.{name}", value, name)
+    for name in SHARES:
+        _give(given, f"stack.options.{name}", given.number(name), name)
     for path, names in FLAGS:
         if given.flag(*names):
             _give(given, path, True, *names)

@@ -10,6 +10,7 @@ from trainledger.facts.import_deepspeed import NO_CLIP, PLUGIN
 from trainledger.facts.import_hf_filled import (
     DDP,
     FSDP_VERSION,
+    LIGER_LOSS,
     REFERENCED,
     TRAINER_FILLED,
     TRL_FILLED,
@@ -21,8 +22,9 @@ from trainledger.facts.import_hf_filled import (
     holds,
 )
 from trainledger.facts.import_rows import FilledRow
+from trainledger.facts.preferences import ALONE
 from trainledger.facts.sharding import FIRST, SECOND
-from trainledger.facts.versions import NEWEST
+from trainledger.facts.versions import NEWEST, at_least
 from trainledger.importers.deepspeed_json import MICRO, ON, STEPS
 from trainledger.importers.hf_fsdp import FULL, GRADIENTS, HYBRID, HYBRID_GRADIENTS, NONE, OPTIONS
 from trainledger.importers.hf_precision import precision
@@ -45,15 +47,21 @@ def settle(pieces: Sequence[Piece], versions: Mapping[str, str]) -> Piece | None
     return joined.piece
 
 
+RELEASE = "stack.versions."
+
+
 class Joined:
     """The facts and keys of all pieces; of two that say one thing, the higher rank's."""
 
     def __init__(self, pieces: Sequence[Piece], versions: Mapping[str, str]) -> None:
-        self.pieces, self.versions = pieces, versions
+        self.pieces = pieces
         ordered = sorted(pieces, key=lambda piece: piece.rank)
         self.facts: dict[str, Given] = {name: one for piece in ordered for name, one in piece.facts.items()}
         self.given: dict[str, Given] = {path: one for piece in ordered for path, one in piece.given.items()}
         self.filled: dict[str, Filled] = {path: one for piece in ordered for path, one in piece.filled.items()}
+        said: dict[str, Given | Filled] = {**self.filled, **self.given}
+        known = {path: str(one.value) for path, one in said.items() if path.startswith(RELEASE)}
+        self.versions = {**{path.removeprefix(RELEASE): value for path, value in known.items()}, **versions}
         self.piece = Piece("", "", rank=Rank.SETTLED)
         self.trainer = RUN in self.facts
         self.trl = KIND in self.facts
@@ -149,7 +157,7 @@ class Joined:
         if self.value("stack.recompute.kind") == "none":
             for held in (self.piece.filled, self.filled):
                 held.pop("stack.recompute.reentrant", None)
-        if "run.loss" in self.facts:
+        if "run.loss" in self.facts and not self._reads_logits():
             self.piece.give("stack.loss", self.fact("run.loss"), self.where("run.loss"))
         framework = "transformers" if self.trainer or "accelerate.on" in self.facts else "deepspeed"
         self.piece.fill("stack.framework", framework, "what runs these files", TRAINER_FILLED[0].source)
@@ -157,6 +165,12 @@ class Joined:
         for name in (one for one, used in packages.items() if used and one not in self.versions):
             newest = NEWEST[name]
             self.piece.fill(f"stack.versions.{name}", newest.version, "the newest version known", newest.source)
+
+    def _reads_logits(self) -> bool:
+        """Whether a trainer over preferences reads all logits though the model's own loss is fused."""
+        task, release = self.value("task"), self.versions.get("trl")
+        fused = "run.liger_loss" in self.facts or (self.trl and at_least(release, LIGER_LOSS.since))
+        return task in ALONE or (task in REFERENCED and not fused)
 
     def _strategy(self) -> None:
         if ON in self.facts:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 
 from trainledger.facts.import_rows import CERTAIN, LIKELY
-from trainledger.facts.import_swift import (
-    SWIFT_KEYS,
-    SWIFT_NEWEST,
-    TASKS,
-)
+from trainledger.facts.import_swift import SWIFT_KEYS, SWIFT_NEWEST, SWIFT_TRL, TASKS
 from trainledger.facts.option_row import Direction
+from trainledger.facts.preferences import ALONE
 from trainledger.importers.document import Document
 from trainledger.importers.draft import Uncounted
 from trainledger.importers.formats import Context
@@ -80,11 +77,11 @@ def _task(front: FrontEnd, verb: str) -> None:
     where = own.where("rlhf_type", "model", "model_id_or_path")
     task = VERBS.get(verb, "sft")
     if verb == "rlhf" or (not verb and own.has("rlhf_type")):
-        word = front.word("rlhf_type", (*TASKS, "cpo")) or "dpo"
-        task = TASKS.get(word, "simpo" if own.texts("loss_type") == ["simpo"] else "")
-        if not task:
-            front.refuse("rlhf_type", f"one of {', '.join(TASKS)} can be read")
-    front.args["_task"] = Given(task or "sft", where)
+        task = TASKS[front.word("rlhf_type", TASKS) or "dpo"]  # CPO differs from SimPO in small numbers only
+    if task in ALONE:
+        front.same(("cpo_alpha", "cpo_alpha"))
+        front.piece.fill(SWIFT_TRL.path, SWIFT_TRL.value, SWIFT_TRL.why, SWIFT_TRL.source)
+    front.args["_task"] = Given(task, where)
 
 
 # Commands -----------------------------------------------------------------------------------------------------------
