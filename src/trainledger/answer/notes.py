@@ -21,6 +21,7 @@ from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
 from trainledger.facts.peft import INPUT_GRADIENTS, OWN_CHECKPOINTS
+from trainledger.facts.preferences import SUFFIX
 from trainledger.facts.quantization import BNB_INT8
 from trainledger.facts.sharding import FSDP2, OFFLOAD, SIZE_WRAP
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
@@ -29,6 +30,7 @@ from trainledger.facts.torchtitan_days import known
 from trainledger.ledger.losses import CHUNKED
 from trainledger.ledger.rank import EAGER, runs_eager, trained_of
 from trainledger.ledger.run import GATHERED, run_of
+from trainledger.ledger.scoring import scoring_of
 from trainledger.ledger.strategy import NO_WRAP, by_peft, fsdp_of, least_of, policy_of, waits
 from trainledger.ledger.wrapping import by_size
 from trainledger.model.counts import storages
@@ -266,6 +268,8 @@ def _options(plan: Plan) -> Iterator[str]:
     for place, options in places.items():
         for name in options:
             row = find_option(place, name)
+            if name == SUFFIX and scoring_of(plan).kept:  # counted where the plan says which tokens count
+                continue
             if row is not None and row.effect is Effect.NOT_COUNTED:
                 yield f"{place}.{name}: {row.direction.value} ({row.source})"
 
