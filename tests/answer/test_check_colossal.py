@@ -36,3 +36,25 @@ def problems(**sections: Any) -> list[str]:
 )
 def test_by_name(sections: dict[str, Any], path: str) -> None:
     assert problems(**sections) == [path]
+
+
+TENSOR = {"strategy": "none", "tp": 2}
+
+
+@pytest.mark.parametrize(
+    ("sections", "path"),
+    [
+        ({"offload": {"optimizer": "cpu"}}, "offload.optimizer"),
+        ({"adapter": {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "bf16"}}, "parallel.tp"),
+        ({"task": "ppo", "roles": {"rollout": {"engine": {"tokens": 64}}}}, "roles.rollout"),
+        ({"task": "ppo", "roles": {"critic": {"states": {"training": "offloaded"}}}}, "roles.critic.states"),
+        ({"task": "ppo", "roles": {"policy": {"states": {"rollout": "offloaded"}}}}, "roles.policy.states"),
+        (
+            {"task": "ppo", "parallel": {"strategy": "zero2", "dp": 2}, "roles": {"reward": {"placement": 2}}},
+            "roles.reward.placement",
+        ),
+        ({"task": "ppo", "stack": {**COLOSSAL, "loss": "fused-linear"}}, "stack.loss"),
+    ],
+)
+def test_of_the_hybrid_plugin_and_of_ppo(sections: dict[str, Any], path: str) -> None:
+    assert path in problems(**{"parallel": TENSOR, **sections})

@@ -25,6 +25,14 @@ def problems(model: dict[str, Any] = LLAMA, **sections: Any) -> list[str]:
         ({"parallel": {"tp": 2, "strategy": "ddp", "dp": 2}}, "parallel.tp: found 2 with ddp"),
         ({"parallel": {"tp": 2}, "stack": {"kernels": ["liger"]}}, "parallel.tp: found 2 with kernels"),
         ({"parallel": {"tp": 2, "sp": True}, "batch": {"sequence": 511}}, "batch.sequence: found 511"),
+        (
+            {"parallel": {"tp": 2, "sp": True}, "stack": {"framework": "colossalai"}, "precision": {"master": "fp32"}},
+            "parallel.sp: found true with colossalai",
+        ),
+        (
+            {"parallel": {"tp": 2}, "stack": {"framework": "colossalai", "loss": "vocab-parallel"}},
+            "stack.loss: found 'vocab-parallel' with colossalai",
+        ),
     ],
 )
 def test_what_is_not_known_is_named(sections: dict[str, Any], found: str) -> None:

@@ -13,6 +13,7 @@ from trainledger.lines.line import Account
 from trainledger.model.build import model_of
 from trainledger.model.operations_parallel import Copied, Gathered, Summed
 from trainledger.model.program import Attention, Model
+from trainledger.model.valued import valued
 
 WIDE = {**LLAMA, "num_attention_heads": 8, "num_key_value_heads": 4}
 
@@ -48,6 +49,18 @@ def test_each_layer_takes_its_input_by_itself_or_a_module_for_all_of_its_own() -
     assert len(named(alone, Copied)) == 6  # three of attention, two of the feed-forward, the head
     assert named(whole, Gathered)[:2] == ["self_attn.q_proj", "mlp.gate_proj"]
     assert named(whole, Summed) == ["model.embed_tokens", "self_attn.o_proj", "mlp.down_proj"]
+
+
+def test_colossal_adds_up_inside_its_layers_and_gathers_logits_alone() -> None:
+    plan = plan_of(WIDE, parallel={"tp": 4}, stack={"framework": "colossalai", "versions": {}})
+    model = spread(model_of(plan), plan)
+    assert named(model, Copied) == named(model, Summed) == []
+    assert named(model, Gathered) == ["lm_head"]
+
+
+def test_a_head_of_one_number_is_not_gathered() -> None:
+    plan = plan_of(WIDE, parallel={"tp": 4}, stack={"framework": "colossalai", "versions": {}})
+    assert named(spread(valued(model_of(plan)), plan), Gathered) == []
 
 
 @pytest.mark.parametrize(("loss", "gathered"), [("full-fp32", 1024), ("vocab-parallel", 256)])

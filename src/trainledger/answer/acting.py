@@ -18,10 +18,12 @@ from trainledger.facts.phases import (
     TRAINED,
     VALUED,
     Deed,
+    Iteration,
     Phase,
+    iteration_of,
     phases_of,
 )
-from trainledger.ledger.acting import Acts, Part, parted, shifted, together
+from trainledger.ledger.acting import Acts, Part, collected, parted, shifted
 from trainledger.ledger.book import Book
 from trainledger.ledger.layout import Layout
 from trainledger.ledger.mega_acting import How, Silent, run_alone
@@ -128,9 +130,9 @@ class _Maker:
         if POLICY in names and ROLLOUT in self.roles and ROLLOUT not in names:
             parts[ROLLOUT] = self._sent()
         main = self._own() if POLICY in names else EMPTY
-        phases = phases_of(self.plan.task, ROLLOUT in self.roles)
+        phases = phases_of(self.plan.task, self.plan.stack.framework, ROLLOUT in self.roles)
         roles = {name: self.roles[name] if name in names else Role() for name in parts}
-        return together(Acts(parts, roles, phases), main)
+        return collected(Acts(parts, roles, phases, at_once(self.plan)), main)
 
     def _own(self) -> Ledger:
         """The policy's ledger on the rank that is looked at."""
@@ -156,18 +158,20 @@ class _Maker:
         alone = self._silent(own, role, (name, model))
         if name not in TRAINED:
             weights = tuple(Segment(INIT, *run) for run in alone.weights)
-            return _kept(own, Part(alone.lines, weights, {Deed.FORWARD: alone.forward}))
+            return _kept(own, Part(alone.lines, weights, {Deed.FORWARD: alone.forward}, named=alone.named))
         whole = self._own() if name == POLICY else _named(rank_ledger(own, model, architecture, self.rank), name)
         built, steps = parted(whole)
         more = (*whole.lines, *alone.lines)
         forward = tuple(one._replace(events=shifted(one.events, len(whole.lines))) for one in alone.forward)
         made = {Deed.TRAIN: steps, Deed.FORWARD: forward}
+        named = tuple(line + len(whole.lines) for line in alone.named)
         if name != POLICY or ROLLOUT in self.roles:
-            return _kept(own, Part(more, built, made))
-        copies = generated(own, model, role.forward_batch or own.batch.micro_batch)
+            return _kept(own, Part(more, built, made, named=named))
+        batch = role.forward_batch or own.batch.micro_batch
+        copies = generated(own, spread(model, own), (batch, _iteration(own).caches))
         numbered = [(len(more) + at, count) for at, (_, count) in enumerate(copies)]
         made[Deed.GENERATE] = tuple(Segment("", *run) for run in (*births(numbered), *deaths(numbered)))
-        return Part((*more, *(line for line, _ in copies)), built, made)
+        return Part((*more, *(line for line, _ in copies)), built, made, named=named)
 
     def _silent(self, own: Plan, role: Role, who: tuple[str, Model]) -> Silent:
         """A role as it is only run: on its stage, where there are stages."""
@@ -175,7 +179,7 @@ class _Maker:
         if own.stack.framework not in MEGATRON:
             frozen, (layout, passed) = _forward(own, role, who, self.on[0])
             weights = standing(layout)
-            return Silent(tuple(frozen.book.lines), weights, passed.segments)
+            return Silent(tuple(frozen.book.lines), weights, passed.segments, passed.named)
         stage = 0 if self.rank is None else coordinates(mesh_of(own), self.rank)[PP]
         word = LOG_PROBS if name == POLICY else name
         apart = name not in TRAINED and role.placement != COLOCATED
@@ -207,8 +211,25 @@ def _forward(own: Plan, role: Role, who: tuple[str, Model], architecture: str) -
         batch = own.batch.model_copy(update={"micro_batch": role.forward_batch})
         own = own.model_copy(update={"batch": batch})
     job = Job(Book(), spread(model, own), run_of(own, architecture), lambda weight: False)
-    layout = laid_out(own, silent(job, job.model, LOG_PROBS if name == POLICY else name), updates_of(own), None)
-    return job, (layout, one_pass(layout, False))
+    alone = silent(job, job.model, LOG_PROBS if name == POLICY else name)
+    stays = at_once(own)
+    if stays:  # its models gather keys and values while they do not train
+        software = replace(alone.run.software, caches=True)
+        alone = replace(alone, run=replace(alone.run, software=software))
+    layout = laid_out(own, alone, updates_of(own), None)
+    return job, (layout, one_pass(layout, stays))
+
+
+def _iteration(plan: Plan) -> Iteration:
+    """The iteration of a plan with roles."""
+    found = iteration_of(plan.task, plan.stack.framework)
+    assert found is not None  # roles act in tasks that have one
+    return found
+
+
+def at_once(plan: Plan) -> bool:
+    """Whether the trained roles of a plan with roles run in one function."""
+    return _iteration(plan).together
 
 
 def _engine(rollout: Rollout, kept: bool) -> Part:
@@ -241,7 +262,7 @@ def _rows(plan: Plan, group: Group) -> Iterator[PhaseRow]:
     found = {one.name for one in group.ledger.moments}
     phases = [
         one
-        for one in phases_of(plan.task, engine)
+        for one in phases_of(plan.task, plan.stack.framework, engine)
         if one.role in mine and (one.deed is Deed.TRAIN or f"{STEPS[-1]}: {one.name}" in found)
     ]
     moments = [max(_moments(group.ledger, phase), key=lambda one: one.allocated) for phase in phases]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
-from trainledger.facts.phases import DISTILL, POLICY, ROLES, ROLLOUT, TASKS, TEACHER, phases_of
+from trainledger.facts.phases import DISTILL, POLICY, ROLES, ROLLOUT, TASKS, TEACHER, TRAINED, iteration_of, phases_of
 from trainledger.plan.acting import COLOCATED, IDLE, Role
 from trainledger.plan.degrees import degrees
 from trainledger.plan.roles import SECTIONS, role_plan
@@ -91,13 +91,13 @@ def _under(name: str, problem: Problem) -> Problem:
 
 
 def _role(plan: Plan, name: str, role: Role) -> Iterator[Problem]:
-    known = (IDLE, *dict.fromkeys(phase.name for phase in phases_of(plan.task, True)))
+    known = (IDLE, *dict.fromkeys(phase.name for phase in phases_of(plan.task, plan.stack.framework, True)))
     for phase in role.states:
         if phase not in known:
             near = nearest(phase, known)
             fix = f"Did you mean {near}?" if near else ""
             yield Problem(f"states.{phase}", "no phase of this task", f"there are {', '.join(known)}", fix)
-    actors = {phase.role for engine in (True, False) for phase in phases_of(plan.task, engine)}
+    actors = {phase.role for engine in (True, False) for phase in phases_of(plan.task, plan.stack.framework, engine)}
     if name not in actors and name != TEACHER:
         allowed = f"{', '.join(one for one in ROLES if one in actors)} act in it"
         yield Problem("", f"given with task {plan.task!r}", allowed, "Leave it out.")
@@ -111,6 +111,7 @@ def _role(plan: Plan, name: str, role: Role) -> Iterator[Problem]:
         return
     if role.engine is not None:
         yield Problem("engine", "given", "only rollout has an engine", "Leave it out.")
+    yield from _at_once(plan, name, role)
     own = role_plan(plan, name)
     megatron = own.stack.framework in MEGATRON
     if megatron != (plan.stack.framework in MEGATRON):
@@ -123,6 +124,18 @@ def _role(plan: Plan, name: str, role: Role) -> Iterator[Problem]:
         yield Problem("parallel.strategy", found, f"{', '.join(forwards)} can be estimated of a forward so far")
     if degrees(own).pp > 1 and not megatron:
         yield Problem("parallel.pp", f"found {degrees(own).pp}", "1 can be estimated of a forward so far")
+
+
+def _at_once(plan: Plan, name: str, role: Role) -> Iterator[Problem]:
+    """What a trainer that trains two roles in one function cannot do."""
+    row = iteration_of(plan.task, plan.stack.framework)
+    if row is None or not row.together:
+        return
+    if role.placement != COLOCATED:
+        fix = "Leave it out."
+        yield Problem("placement", f"found {role.placement}", "ColossalChat has every model on the same devices", fix)
+    if name in TRAINED and role.states:
+        yield Problem("states", "given", "ColossalChat moves its frozen models alone", "Leave them out.")
 
 
 def _engine(plan: Plan, role: Role) -> Iterator[Problem]:

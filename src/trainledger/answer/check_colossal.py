@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
-from trainledger.facts.colossal import LOW_LEVEL, PAIR_LOSS
-from trainledger.facts.deepspeed import STAGES
+from trainledger.facts.colossal import HYBRID, LOW_LEVEL, PAIR_LOSS
 from trainledger.facts.dtypes import BF16, FP32
 from trainledger.facts.sharding import OFFLOAD
 from trainledger.plan.schema import Plan
@@ -26,12 +25,10 @@ def colossal_problems(plan: Plan) -> Iterator[Problem]:
 
 
 def _plugin(plan: Plan) -> Iterator[Problem]:
-    stages = tuple(name for name, stage in STAGES.items() if stage < STAGES["zero3"])
-    if plan.parallel.strategy not in stages:
-        found = f"found {plan.parallel.strategy!r}"
-        yield Problem(
-            "parallel.strategy", found, f"of ColossalAI's plugins only LowLevelZeroPlugin ({', '.join(stages)}) {KNOWN}"
-        )
+    strategy, known = plan.parallel.strategy, ", ".join(HYBRID.strategies)
+    if strategy not in HYBRID.strategies:
+        allowed = f"LowLevelZeroPlugin and HybridParallelPlugin ({known}) {KNOWN}"
+        yield Problem("parallel.strategy", f"found {strategy!r}", allowed)
     if plan.offload.optimizer not in (None, *OFFLOAD.places):
         yield Problem("offload.optimizer", f"found {plan.offload.optimizer!r}", "LowLevelZeroPlugin has cpu only")
     if plan.optimizer.name not in LOW_LEVEL.optimizers:

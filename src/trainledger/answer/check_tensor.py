@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainledger.base.dims import Axis, Dim
 from trainledger.base.problems import Problem
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.sharding import SECOND
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.ledger.losses_parallel import SPREAD
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.parts import BY_TENSOR
-from trainledger.model.program import ClampedExperts, Embed, Experts, Linear, Model, Op
+from trainledger.model.program import Attention, ClampedExperts, Embed, Experts, Linear, Model, Op
 from trainledger.plan.degrees import degrees
 from trainledger.plan.mesh import expert_tensor_degree
 from trainledger.plan.schema import Plan
 
-FRAMEWORKS = ("transformers", "torch", TORCHTITAN)  # whose layers PyTorch's styles spread
+COLOSSAL = LOW_LEVEL.framework
+FRAMEWORKS = ("transformers", "torch", TORCHTITAN, COLOSSAL)  # whose layers PyTorch's styles spread, or its own
 
 
 def tensor_problems(plan: Plan) -> Iterator[Problem]:
@@ -30,7 +33,9 @@ def tensor_problems(plan: Plan) -> Iterator[Problem]:
     path, found = "parallel.tp", f"found {ranks.tp}"
     if plan.stack.framework not in FRAMEWORKS:
         yield Problem(path, f"{found} with {plan.stack.framework}", f"{', '.join(FRAMEWORKS)} can be estimated so far")
-    if strategy != "none" and fsdp_of(plan) != SECOND:
+    if plan.stack.framework == COLOSSAL:
+        yield from _colossal(plan)
+    elif strategy != "none" and fsdp_of(plan) != SECOND:
         yield Problem(path, f"{found} with {strategy}", "none, fsdp2 and its hsdp can be estimated so far")
     if plan.adapter is not None or plan.quantization is not None:
         yield Problem(path, f"{found} with an adapter or quantised weights", "full training can be estimated so far")
@@ -40,6 +45,14 @@ def tensor_problems(plan: Plan) -> Iterator[Problem]:
         near = plan.batch.sequence // ranks.tp * ranks.tp
         allowed = f"a multiple of the {ranks.tp} ranks of tp is needed"
         yield Problem("batch.sequence", f"found {plan.batch.sequence}", allowed, f"Did you mean {near}?")
+
+
+def _colossal(plan: Plan) -> Iterator[Problem]:
+    """What of HybridParallelPlugin was not read."""
+    if plan.parallel.sp:
+        yield Problem("parallel.sp", f"found true with {COLOSSAL}", "layers that spread no sequence can be so far")
+    if plan.stack.loss == SPREAD:
+        yield Problem("stack.loss", f"found {SPREAD!r} with {COLOSSAL}", "ColossalChat gathers logits: full-fp32")
 
 
 def tensor_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:
@@ -57,6 +70,8 @@ def tensor_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     if any(isinstance(op.spec, Linear) and op.spec.weight in model.embeddings for op in ops):
         yield Problem("parallel.tp", f"found {tp} with a tied head", "a head of its own can be estimated so far")
     sizes = {axis for op in ops if isinstance(op.spec, Linear | Embed) for axis in op.spec.weight.dims}
+    if plan.stack.framework == COLOSSAL:  # which repeats no heads
+        sizes |= {Axis(Dim.KV_HEADS, op.spec.kv_heads) for op in ops if isinstance(op.spec, Attention)}
     for axis in sorted(sizes, key=lambda one: (one.dim, one.size)):
         if axis.dim in BY_TENSOR and axis.size % tp:
             yield Problem("parallel.tp", f"found {tp}", f"it does not divide {axis.size} {axis.dim}")

@@ -15,6 +15,7 @@ from trainledger.ledger.book import Book
 from trainledger.ledger.fsdp1 import Flat
 from trainledger.ledger.layout import Layout as Kept
 from trainledger.ledger.layout import Sharded
+from trainledger.ledger.layout_amp import MixedPrecision
 from trainledger.ledger.layout_bf16 import Bf16
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.layout_lowlevel import LowLevelZero
@@ -42,8 +43,8 @@ def sharded(plan: Plan, rank: int) -> Layout:
     model = model_of(plan)
     job = Job(Book(), model, run_of(plan, REFERENCE), trained_of(plan))
     kept = layout_of(plan, job, updates_of(plan), None, rank)
-    if isinstance(kept, LowLevelZero):
-        raise_if([Problem("stack.framework", "found 'colossalai'", "how its buckets are dealt out is not shown")])
+    if isinstance(kept, LowLevelZero | MixedPrecision):
+        raise_if([Problem("stack.framework", "found 'colossalai'", "what of a parameter a rank has is not shown")])
     if isinstance(kept, Sharded) and kept.how.routed is not None and kept.how.routed.by_width:
         raise_if([Problem("parallel.shard", f"found {kept.how.ranks}", "where experts lie by width is not shown")])
     slots = [slot for slot in slots_of(model) if job.trained(slot.weight)]

@@ -34,12 +34,21 @@ from trainledger.facts.defaults_training import PRECISION, UPDATE
 from trainledger.facts.litgpt import HEAD_CHUNKS
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.peft import LORA_KINDS
+from trainledger.facts.phases import CHAT_PPO
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import OP, RUN, allocator_of
 
 COLOSSAL = framework(LOW_LEVEL.framework)
 DEEPSPEED = "deepspeed"  # a script of its own around a model of Transformers
+AWAY = {"states": {"training": "offloaded", "critic training": "offloaded"}}
 REST = (
+    DefaultRow(
+        "roles",
+        {"reference": AWAY, "critic": {}, "reward": AWAY},
+        "PPOTrainer has all of them, of one model; offload_inference_models True",
+        CHAT_PPO.source,
+        (COLOSSAL, ("task", (CHAT_PPO.task,))),
+    ),
     *(
         DefaultRow(f"stack.versions.{name}", value, "what ColossalChat asks for", LOW_LEVEL.source, (COLOSSAL,))
         for name, value in (("colossalai", LOW_LEVEL.release), ("transformers", LOW_LEVEL.transformers))

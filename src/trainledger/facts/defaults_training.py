@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainledger.facts.colossal import LOW_LEVEL, SCRIPTS
 from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
 from trainledger.facts.default_words import (
     ACCELERATE_FSDP,
@@ -181,5 +182,8 @@ UPDATE = (
     DefaultRow("optimizer.grad_clip", 1.0, "max_grad_norm 1.0", TRAINER, (framework(*TRAINERS),)),
     DefaultRow("optimizer.grad_clip", 1.0, "clip_grad 1.0", MEGATRON, (framework(*MEGATRONS),)),
     DefaultRow("optimizer.grad_clip", 1.0, "max_norm 1.0", TITAN, (framework("torchtitan"),)),
+    DefaultRow(
+        "optimizer.grad_clip", 1.0, "--grad_clip 1.0 of its scripts", SCRIPTS, (framework(LOW_LEVEL.framework),)
+    ),
     DefaultRow("optimizer.grad_clip", None, "gradient clipping is off", DEEPSPEED),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from trainledger.base.sources import Source
+from trainledger.facts.colossal import LOW_LEVEL
 
 POLICY, REFERENCE, CRITIC, REWARD, ROLLOUT = "policy", "reference", "critic", "reward", "rollout"
 TEACHER, DISTILL = "teacher", "distill"  # the role of a task that has no phases
@@ -45,13 +46,33 @@ _CRITIC = Phase("critic training", CRITIC, Deed.TRAIN)
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """The phases of a task's iteration, in order; a phase whose role a plan does not have falls out."""
+    """The phases of a task's iteration, in order; a phase whose role a plan does not have falls out.
+
+    `framework`: whose own it is (empty: that of all others). `together`: both trained roles run forward and backward
+    before either steps, in one function, which names logits to its end; so does the one that makes experience.
+    `caches`: copies of keys and values while the policy generates (0: of one layer twice)."""
 
     task: str
     phases: tuple[Phase, ...]
     source: Source
+    framework: str = ""
+    together: bool = False
+    caches: int = 0
 
 
+CHAT_PPO = Iteration(
+    "ppo",
+    (_OWN, _LOG_PROBS, _REFERENCE, _REWARDS, _VALUES, _TRAINING, _CRITIC),
+    Source(
+        "ColossalChat PPOTrainer",
+        "applications/ColossalChat/coati/trainer/{base,ppo}.py, coati/experience_maker/naive.py, "
+        "coati/models/{generation,utils,critic,reward_model}.py, examples/training_scripts/train_ppo.py",
+        "d888c3787 (2024-07)",
+    ),
+    LOW_LEVEL.framework,
+    together=True,
+    caches=2,
+)
 ITERATIONS: tuple[Iteration, ...] = (
     Iteration(
         "grpo",
@@ -71,13 +92,21 @@ ITERATIONS: tuple[Iteration, ...] = (
             "b178a3c, 2026-01; 3c3be62, 2026-08",
         ),
     ),
+    CHAT_PPO,
 )
-TASKS = tuple(row.task for row in ITERATIONS)
+TASKS = tuple(dict.fromkeys(row.task for row in ITERATIONS))
 
 
-def phases_of(task: str, engine: bool) -> tuple[Phase, ...]:
+def iteration_of(task: str, framework: str) -> Iteration | None:
+    """The iteration of a task as a framework runs it; None for tasks without."""
+    rows = [row for row in ITERATIONS if row.task == task and row.framework in ("", framework)]
+    return max(rows, key=lambda row: len(row.framework)) if rows else None
+
+
+def phases_of(task: str, framework: str, engine: bool) -> tuple[Phase, ...]:
     """The phases of a task's iteration; none for other tasks. `engine`: an engine generates, not the policy itself."""
-    found = next((row.phases for row in ITERATIONS if row.task == task), ())
+    row = iteration_of(task, framework)
+    found = row.phases if row else ()
     return tuple(one for one in found if one not in ((_OWN,) if engine else (_SYNC, _ROLLOUT)))
 
 

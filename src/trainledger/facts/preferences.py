@@ -47,6 +47,7 @@ PREFERENCES: tuple[Preference, ...] = (
     Preference(TRL, "", DISTILL, 0, 0, 3, 0, DIVERGENCE, GKD),
     Preference(_COLOSSAL, "", "dpo", 0, 1, 5, 0, NAMED, _chat("dpo.py")),
     Preference(_COLOSSAL, "", "kto", 1, 2, 6, 0, NAMED, _chat("kto.py")),
+    Preference(_COLOSSAL, "", "ppo", 0, 0, 4, 0, NAMED, PAIR_LOSS.source),
     Preference(_COLOSSAL, "", "simpo", 0, 0, 5, 0, NAMED, PAIR_LOSS.source),
     Preference(_COLOSSAL, "", "orpo", 0, 0, 5, 0, NAMED, PAIR_LOSS.source),
 )

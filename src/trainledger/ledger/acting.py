@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from trainledger.facts.phases import POLICY, ROLLOUT, Deed, Phase
+from trainledger.facts.phases import POLICY, ROLLOUT, TRAINED, Deed, Phase
 from trainledger.ledger.beyond import MOMENTS
 from trainledger.ledger.rank import Ledger
 from trainledger.ledger.step import INIT, STEPS
+from trainledger.ledger.trained_together import Parted, parted_step, returning, together
 from trainledger.lines.line import Account, Line, Place
 from trainledger.lines.stream import EMPTY, Events, Segment, fold
 from trainledger.plan.acting import IDLE, Role
@@ -36,7 +37,8 @@ AWAY: Mapping[str, tuple[Account, ...]] = {
 class Part(NamedTuple):
     """One role: its lines; segments that build it; by what it does, segments of it (of training: with the step's name
     in their moments); whether states are kept in the host's memory while they are away; which of its lines never leave
-    (`stays`), and which are thrown away when they do."""
+    (`stays`), and which are thrown away when they do; what its forward leaves named until the phases before training
+    are over."""
 
     lines: tuple[Line, ...]
     built: tuple[Segment, ...]
@@ -44,15 +46,18 @@ class Part(NamedTuple):
     kept: bool = True
     stays: tuple[Account, ...] = ()
     thrown: tuple[Account, ...] = (Account.CACHE,)
+    named: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Acts:
-    """What is put together: parts by role, what the plan says of each role, the phases in order."""
+    """What is put together: parts by role, what the plan says of each role, the phases in order; whether the trained
+    roles run in one function."""
 
     parts: Mapping[str, Part]
     roles: Mapping[str, Role]
     phases: tuple[Phase, ...]
+    at_once: bool = False
 
     def away(self, role: str, phase: Phase) -> tuple[Account, ...]:
         """What of a role is off the device in a phase. While it runs forward, or is read to update the engine, a model
@@ -114,6 +119,26 @@ class Stage:
                 if event:
                     self.alive[role][abs(event) - 1] += repeat if event > 0 else -repeat
 
+    def train(self, number: int, phase: Phase) -> None:
+        """One step of both trained roles in one function, after what made their batch has returned."""
+        steps = [self._steps(step) for step in STEPS]
+        own = next(iter(steps[number].values())).turns[0].micro[0]
+        for role, part in self.acts.parts.items():
+            self.play(role, [Segment(self.segments[-1].moment, tuple(-line - 1 for line in part.named))])
+        self.settle(phase, own.moment)
+        for role, one in together(steps[number]):
+            self.play(role, (one,), _called(role, one))
+        for following in steps[number + 1 : number + 2]:
+            for role, one in returning(following):
+                self.play(role, (one,), self.segments[-1].moment)
+
+    def _steps(self, step: str) -> dict[str, Parted]:
+        trained = {role: self.acts.parts[role].deeds[Deed.TRAIN] for role in TRAINED if role in self.acts.parts}
+        return {
+            role: parted_step([one for one in segments if one.moment.startswith(f"{step}:")])
+            for role, segments in trained.items()
+        }
+
     def settle(self, phase: Phase, moment: str) -> None:
         """States leave first, at the end of the moment before, then others come."""
         for role in self.acts.parts:
@@ -127,18 +152,23 @@ class Stage:
             return
         self.away[role].update(gone)
         self._move(role, moment, gone, -1)
-        self.segments.append(Segment(moment, (EMPTY,)))  # trainers and engines give back what the allocator caches
+        self._empty(moment)
         part = self.acts.parts[role]
         if part.kept:
             kept = {line: n for line, n in gone.items() if self.lines[line].account not in part.thrown}
             self.hosted |= {line: max(n, self.hosted.get(line, 0)) for line, n in kept.items()}
+
+    def _empty(self, moment: str) -> None:
+        """Trainers and engines give back what the allocator caches, but for the one that trains two roles at once."""
+        if not self.acts.at_once:
+            self.segments.append(Segment(moment, (EMPTY,)))
 
     def _come(self, role: str, moment: str, away: Sequence[Account]) -> None:
         back = {line: n for line, n in self.away[role].items() if self.lines[line].account not in away}
         for line in back:
             del self.away[role][line]
         if back:
-            self.segments.append(Segment(self.segments[-1].moment, (EMPTY,)))
+            self._empty(self.segments[-1].moment)
         self._move(role, moment, back, 1)
 
     def _move(self, role: str, moment: str, lines: Mapping[int, int], sign: int) -> None:
@@ -152,23 +182,33 @@ def shifted(events: Events, shift: int) -> Events:
     return tuple(event + shift if event > 0 else event - shift if event else 0 for event in events)
 
 
-def together(acts: Acts, main: Ledger) -> Ledger:
+def _called(role: str, segment: Segment) -> str:
+    """The moment of a trained role's segment: the policy's own, or with the role's name in it."""
+    step, _, part = segment.moment.partition(": ")
+    return segment.moment if role == POLICY else f"{step}: {role} {part}"
+
+
+def collected(acts: Acts, main: Ledger) -> Ledger:
     """One ledger of all parts, with the ranks of the policy's own. Moments of a phase are called by its name."""
     stage = Stage(acts)
     stage.build()
-    for step in STEPS:
+    for number, step in enumerate(STEPS):
         for phase in acts.phases:
             if phase.role not in acts.parts or phase.deed not in acts.parts[phase.role].deeds:
                 continue
             moment, part = f"{step}: {phase.name}", acts.parts[phase.role]
             train = phase.deed is Deed.TRAIN
+            if train and acts.at_once:
+                if phase.role == POLICY:
+                    stage.train(number, phase)
+                continue
             own = [one for one in part.deeds[phase.deed] if not train or one.moment.startswith(f"{step}:")]
             stage.settle(phase, own[0].moment if train and phase.role == POLICY else moment)
             if train and phase.role == POLICY:
                 stage.play(POLICY, own)
             elif train:
                 for one in own:
-                    stage.play(phase.role, (one,), f"{step}: {phase.role} {one.moment.partition(': ')[2]}")
+                    stage.play(phase.role, (one,), _called(phase.role, one))
             else:
                 stage.play(phase.role, own, moment)
     lines, host = tuple(stage.lines), tuple(_hosted(stage))

@@ -22,7 +22,7 @@ def pair_loss(t: Tape, names: dict[str, int], task: str) -> int:
     logits = names["logits"] = aten.to(t, names["logits"], FP32)
     t.scope = "loss"
     batch, sequence, vocab = t.dims[logits]
-    parts = len(PAIR) if task != PAIR_LOSS.single else 1
+    parts = len(PAIR) if task not in PAIR_LOSS.single else 1
     half: Dims = (Axis(batch.dim, batch.size // parts), sequence, vocab)
     both = [sliced(t, logits, half) for _ in range(parts)] if parts > 1 else [logits]
     fewer = (half[0], Axis(Dim.SEQUENCE, sequence.size - 1), vocab)

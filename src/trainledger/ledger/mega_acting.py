@@ -29,11 +29,13 @@ from trainledger.plan.schema import Plan
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A role that is run and not trained: its lines; how its weights come to be; its forward."""
+    """A role that is run and not trained: its lines; how its weights come to be; its forward, and what that leaves
+    named."""
 
     lines: tuple[Line, ...]
     weights: Runs
     forward: tuple[Segment, ...]
+    named: tuple[int, ...] = ()
 
 
 class How(NamedTuple):

@@ -115,9 +115,11 @@ def _update(plan: Plan, policy: Plan, engine: Engine, model: Model) -> Iterator[
         yield _line(Account.SYNC, "the largest weight in the engine's element type", largest, dtype, SYNC), 1
 
 
-def generated(plan: Plan, model: Model, batch: int) -> Copies:
-    """What the policy itself holds as it ends `batch` sequences of the plan's length: keys and values of every layer,
-    of one of them twice, since a token more makes new ones; logits of the last tokens; under ZeRO-3 all weights."""
+def generated(plan: Plan, model: Model, how: tuple[int, int]) -> Copies:
+    """What the policy itself holds as it ends so many sequences of the plan's length: keys and values of every layer,
+    of one of them twice, since a token more makes new ones; logits of the last tokens; under ZeRO-3 all weights. `how`:
+    the sequences; copies of all keys and values (0: as said)."""
+    batch, copies = how
     low = DTYPES[plan.precision.compute]
     tokens = (Axis(Dim.BATCH, batch), Axis(Dim.SEQUENCE, plan.batch.sequence))
     found: list[tuple[Line, int]] = []
@@ -126,16 +128,20 @@ def generated(plan: Plan, model: Model, batch: int) -> Copies:
         for name, width in (("keys", spec.head), ("values", spec.value or spec.head)):
             dims = (*tokens, Axis(Dim.KV_HEADS, spec.kv_heads), Axis(Dim.HEAD_DIM, width))
             found.append(
-                (_kept(Account.CACHE, f"{block.name}.*.{name} of generated sequences", dims, low), block.count)
+                (
+                    _kept(Account.CACHE, f"{block.name}.*.{name} of generated sequences", dims, low),
+                    block.count * max(copies, 1),
+                )
             )
-    line, count = found[0]
-    found[0] = line, count + 1
+    if not copies:
+        line, count = found[0]
+        found[0] = line, count + 1
     last = (Axis(Dim.BATCH, batch), Axis(Dim.VOCAB, model.vocab))
     found.append((_kept(Account.LOGITS, "logits of the last tokens", last, FP32), 1))
     if plan.parallel.strategy == "zero3":
-        for prefix, weight, copies in weights_of(model):
+        for prefix, weight, count in weights_of(model):
             name = f"{prefix}{weight.name} (whole)"
-            found.append((_kept(Account.GATHERED, name, weight.dims, DTYPES[plan.precision.weights]), copies))
+            found.append((_kept(Account.GATHERED, name, weight.dims, DTYPES[plan.precision.weights]), count))
     return tuple(found)
 
 

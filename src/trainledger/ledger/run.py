@@ -37,6 +37,7 @@ from trainledger.plan.schema import Plan
 NAMING = (LITGPT, FSDP_QLORA, LOW_LEVEL.framework)  # frameworks whose loops name the model's results
 FLAT = ("fsdp1", "fsdp1-noshard")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
+RETURNING = "ppo"  # the task whose trainer calls a function for each micro-batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,11 @@ class Run:
     def pairs(self) -> bool:
         """Whether a plain loop's script makes its loss over preferences of logits that it names."""
         return self.scoring.form == NAMED
+
+    @property
+    def returns(self) -> bool:
+        """Whether a function of its own makes each loss, whose names end as it returns."""
+        return self.pairs and self.loss == RETURNING
 
     @property
     def residual(self) -> DType:

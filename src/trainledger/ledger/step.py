@@ -209,6 +209,9 @@ class _Steps:
         if before is not None and before.early:  # the model's results are named before the loss is made of them
             ahead.insert(kind.bound, Segment(ahead[kind.bound].moment, tuple(-line - 1 for line in before.early)))
         named = before.named if before is not None else ()
+        if named and self.job.run.returns:
+            self._add(f"{name}: forward", [(tuple(-line - 1 for line in named), 1)])
+            named = ()
         if self.job.run.pairs:  # the caller's names are bound again one by one
             ahead, named = [segment._replace(events=rebound(segment.events, named)) for segment in ahead], ()
         self.segments += [Segment(f"{name}: {one.moment}", one.events, one.repeat) for one in ahead]

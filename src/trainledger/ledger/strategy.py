@@ -21,6 +21,7 @@ from trainledger.ledger.fsdp1 import EARLY, Flat
 from trainledger.ledger.fsdp2_how import Ending, How, Routed
 from trainledger.ledger.host_stepped import HostStepped, smallest_of, steps_on_host
 from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
+from trainledger.ledger.layout_amp import MixedPrecision
 from trainledger.ledger.layout_flat import FlatSharded
 from trainledger.ledger.layout_lowlevel import LowLevelZero
 from trainledger.ledger.losses import CHUNKED, FUSED
@@ -63,6 +64,8 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
         units = ignoring(units, adapters_of(job.model)) if whole_adapters(plan) else units
         return FlatSharded(job, schedule, apart(units) if policy else units, how, updates)
     if plan.stack.framework == LOW_LEVEL.framework:
+        if plan.parallel.strategy not in STAGES:
+            return MixedPrecision(job, schedule, dtypes_of(plan, DTYPES[plan.precision.master or FP32.name]), updates)
         return LowLevelZero(job, _low_level(plan), updates)
     if deepspeed_of(plan):
         return wrapper_of(plan, job, updates, rank)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from trainledger.base.dims import Dim, Dims
+from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.ledger.losses_parallel import SPREAD
 from trainledger.ledger.tensor_experts import WHOLE, Way, around_experts, span_of, way_of
@@ -36,13 +37,15 @@ class Side(StrEnum):
 @dataclass(frozen=True, slots=True)
 class How:
     """Ranks; whether norms and residuals are spread along the sequence; whether the loss reads spread logits; whether
-    each linear layer takes its input by itself; how routed experts run."""
+    each linear layer takes its input by itself; how routed experts run; whether layers add up in place, inside their
+    own functions, so that nothing new is made (ColossalAI)."""
 
     ranks: int
     sequence: bool
     loss: bool
     alone: bool
     way: Way
+    inside: bool
 
 
 def spread(model: Model, plan: Plan) -> Model:
@@ -52,15 +55,15 @@ def spread(model: Model, plan: Plan) -> Model:
         return local_model(model, Parts(ep=ranks.ep))
     titan = plan.stack.framework == TORCHTITAN
     alone = not titan and not plan.parallel.sp
-    way = way_of(plan)
-    how = How(ranks.tp, plan.parallel.sp, plan.stack.loss == SPREAD, alone, way)
+    inside = plan.stack.framework == LOW_LEVEL.framework
+    how = How(ranks.tp, plan.parallel.sp, plan.stack.loss == SPREAD, alone, way_of(plan), inside)
     whole = replace(
         model,
         prologue=tuple(_around(model.prologue, how)),
         blocks=tuple(replace(block, ops=tuple(_layer(block.ops, how))) for block in model.blocks),
         head=replace(model.head, ops=tuple(_around(model.head.ops, how))),
     )
-    part = local_model(whole, Parts(tp=ranks.tp, etp=way.each, ep=ranks.ep))
+    part = local_model(whole, Parts(tp=ranks.tp, etp=how.way.each, ep=ranks.ep))
     blocks = tuple(replace(block, ops=tuple(_counted(op, ranks.tp) for op in block.ops)) for block in part.blocks)
     return replace(part, blocks=blocks)
 
@@ -90,7 +93,7 @@ def _around(ops: tuple[Op, ...], how: How) -> Iterator[Op]:
     ready = dict[str, str]()  # what was gathered, by the name of its part
     for op in ops:
         side = _side(op)
-        if side in (Side.COLUMN, Side.WHOLE):
+        if side in (Side.COLUMN, Side.WHOLE) and not how.inside:
             (name,) = op.ins
             if how.alone or name not in ready:
                 ready[name] = WHOLE + name
@@ -102,11 +105,11 @@ def _around(ops: tuple[Op, ...], how: How) -> Iterator[Op]:
             yield op
         else:
             yield op
-        if side is Side.ROW:
+        if side is Side.ROW and not how.inside:
             whole = tuple(ready.values())
             ready.clear()
             yield Op(op.name, Summed(how.ranks, how.sequence), op.outs, op.outs, op.dims, whole)
-        elif "logits" in op.outs and not how.loss:
+        elif "logits" in op.outs and not how.loss and max(axis.size for axis in op.dims) > 1:  # one number is whole
             yield Op(op.name, Gathered(how.ranks, Dim.VOCAB), op.outs, op.outs, op.dims)
 
 

@@ -61,13 +61,15 @@ def resolve(plan: Plan) -> tuple[Plan, tuple[Default, ...]]:
 
 def _with_roles(given: Plan, resolved: Plan) -> Plan:
     """The resolved plan, each of whose roles has every key of its own plan, resolved in turn."""
-    if given.roles is None:
+    roles = resolved.roles
+    if roles is None:
         return resolved
-    data, found = as_mapping(given), dict[str, Role]()
-    for name, role in given.roles.given():
+    data, found = as_mapping(given.model_copy(update={"roles": roles})), dict[str, Role]()
+    for name, role in roles.given():
         if name != POLICY:
-            found[name] = settled(role, resolve(Plan.model_validate(overlaid(data, name)))[0])
-    return resolved.model_copy(update={"roles": given.roles.model_copy(update=found)})
+            alone = {**overlaid(data, name), "roles": {}}  # whose own plan has nobody beside it
+            found[name] = settled(role, resolve(Plan.model_validate(alone))[0])
+    return resolved.model_copy(update={"roles": roles.model_copy(update=found)})
 
 
 def _as_megatron(plan: Plan) -> tuple[Plan, list[Default]]:
