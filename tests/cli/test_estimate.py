@@ -237,6 +237,19 @@ def test_every_problem_is_listed(run, plan: str) -> None:
     assert "Did you mean optimizer?" in err
 
 
+@pytest.mark.parametrize("verb", ["estimate", "checkpoint", "review", "layout", "explain", "fit", "advise"])
+def test_what_is_found_of_a_plan_has_the_place_of_its_key(run, tmp_path: Path, verb: str) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        "model: qwen2.5-7b\nbatch: {micro_batch: 1, sequence: 8}\nparallel:\n  tp: 3\n  strategy: megatron-ddp\n"
+        "stack: {framework: megatron}\ndevice: h100-80gb\n",
+        encoding="utf-8",
+    )
+    code, _, err = run(verb, str(path), *(("weights",) if verb == "explain" else ()))
+    assert code == 2
+    assert f"{path}:4: parallel.tp: 3 does not divide the attention heads (28)" in err
+
+
 def test_a_missing_file(run) -> None:
     code, out, err = run("estimate", "no-such-plan.yaml")
     assert (code, out) == (2, "")

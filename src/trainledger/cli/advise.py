@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainledger.cli.estimate import UNITS_HELP, check_units
-from trainledger.cli.sources import Env, Files, Sets, Versions, read_files
+from trainledger.cli.sources import Env, Files, Sets, Versions, placed, read_files
 
 
 def advise(
@@ -33,7 +33,8 @@ def advise(
     from trainledger.show.advise import document, sections
 
     draft = read_files(files, sets, env, versions)
-    found = advice_of(draft.data, progress("advising"), combine)
+    with placed(draft):
+        found = advice_of(draft.data, progress("advising"), combine)
     if as_json:
         print(json.dumps(document(found, lambda option: changed_lines(option.taken.changes, draft)), indent=1))
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from trainledger.cli.estimate import UNITS_HELP, check_units
-from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, read_files
+from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, placed, read_files
 
 if TYPE_CHECKING:
     from trainledger.answer.budgets import Budgets
@@ -49,8 +49,9 @@ def checkpoint(
     from trainledger.answer.disk import beside
     from trainledger.answer.estimate import estimate
 
-    answer = estimate(draft.plan)
-    budgets = beside(answer)
+    with placed(draft):
+        answer = estimate(draft.plan)
+        budgets = beside(answer)
     read = _resumed(answer, budgets, Elsewhere(resume, world, universal))
     found = budgets.checkpoint
     if as_json:

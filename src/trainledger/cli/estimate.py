@@ -10,7 +10,7 @@ import typer
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.units import SHOWN_UNITS
 from trainledger.cli.gate import Gated, check_gate, exit_code
-from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, read_files
+from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, placed, read_files
 
 if TYPE_CHECKING:
     from trainledger.importers.draft import Draft
@@ -48,14 +48,17 @@ def estimate(
     given: dict[str, object] = {"--lines": lines, "--moment": moment}
     if quick:
         _refuse({**given, "--rank": rank, "--timeline": timeline}, "--quick", "a rule of thumb has no lines or ranks")
-        raise typer.Exit(_quick(read_files(files, sets, env, versions), units, gate, as_json))
-    draft = read_files(files, sets, env, versions)
     if timeline:
         _refuse({**given, "--gate": gate}, "--timeline", "it has no lines and no verdict")
-        raise typer.Exit(_timeline(draft, rank, units, as_json))
-    from trainledger.show.estimate import View
+    draft = read_files(files, sets, env, versions)
+    with placed(draft):
+        if quick:
+            raise typer.Exit(_quick(draft, units, gate, as_json))
+        if timeline:
+            raise typer.Exit(_timeline(draft, rank, units, as_json))
+        from trainledger.show.estimate import View
 
-    raise typer.Exit(_whole(draft, View(units, lines, moment, rank), gate, as_json))
+        raise typer.Exit(_whole(draft, View(units, lines, moment, rank), gate, as_json))
 
 
 def _whole(draft: Draft, view: View, gate: str, as_json: bool) -> int:

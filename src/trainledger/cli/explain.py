@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainledger.base.problems import InputError, Problem
-from trainledger.cli.sources import FILES_HELP, Env, Sets, Versions, read_files, told
+from trainledger.cli.sources import FILES_HELP, Env, Sets, Versions, placed, read_files, told
 
 ACCOUNT_HELP = "An account (weights, activations, ...) or a part of a line's name."
 
@@ -33,7 +33,9 @@ def explain(
     from trainledger.show import explain as shown
 
     check_units(units)
-    found = explanation_of(estimate(told(read_files(files, sets, env, versions)).plan), account, moment)
+    draft = told(read_files(files, sets, env, versions))
+    with placed(draft):
+        found = explanation_of(estimate(draft.plan), account, moment)
     if as_json:
         print(json.dumps(shown.document(found, account), indent=1))
         return

@@ -9,7 +9,7 @@ import typer
 
 from trainledger.cli.estimate import GATE_HELP, UNITS_HELP, check_units
 from trainledger.cli.gate import Gated, check_gate, exit_code
-from trainledger.cli.sources import Env, Files, Sets, Versions, read_files
+from trainledger.cli.sources import Env, Files, Sets, Versions, placed, read_files
 
 if TYPE_CHECKING:
     from trainledger.answer.changed import Data
@@ -58,7 +58,9 @@ def fit(
     from trainledger.show.fit import document, sections
 
     wanted = Wanted(tuple(dict.fromkeys(map(knob_of, find or ()))) or USUAL, family, frontier)
-    found = _limits(read_files(files, sets, env, versions).data, wanted, confidence, measured or [])
+    draft = read_files(files, sets, env, versions)
+    with placed(draft):
+        found = _limits(draft.data, wanted, confidence, measured or [])
     if as_json:
         print(json.dumps(document(found), indent=1))
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainledger.cli.output import FORCE_HELP, OUTPUT_HELP
-from trainledger.cli.sources import Env, Files, Sets, Versions, read_files, told
+from trainledger.cli.sources import Env, Files, Sets, Versions, placed, read_files, told
 
 PARAM_HELP = "Only this parameter, or those in whose name this occurs."
 
@@ -33,7 +33,9 @@ def layout(
     check_output(output, force)
     from trainledger.answer.layout import layout as layout_of
 
-    found = layout_of(told(read_files(files, sets, env, versions)).plan, rank)
+    draft = told(read_files(files, sets, env, versions))
+    with placed(draft):
+        found = layout_of(draft.plan, rank)
     found = found if param is None else found.only(param)
     if as_json:
         write_output(output, json.dumps(found.to_dict(), indent=1))

@@ -10,7 +10,7 @@ import typer
 from trainledger.base.problems import InputError, Problem
 from trainledger.cli.estimate import UNITS_HELP, check_units
 from trainledger.cli.output import FORCE_HELP, OUTPUT_HELP, check_output, write_output
-from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, read_files
+from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, placed, read_files
 
 if TYPE_CHECKING:
     from trainledger.importers.draft import Draft
@@ -39,7 +39,9 @@ def review(
         raise InputError([Problem("--" + asked[1], f"given beside --{asked[0]}", "one form at a time")])
     check_output(output, force)
     draft = read_files(files, on_device(sets, device), env, versions)
-    write_output(output, _text(draft, asked[0] if asked else "text", units))
+    with placed(draft):
+        text = _text(draft, asked[0] if asked else "text", units)
+    write_output(output, text)
 
 
 def _text(draft: Draft, form: str, units: str) -> str:

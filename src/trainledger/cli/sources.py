@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,6 +70,23 @@ def told(draft: Draft) -> Draft:
     for one in draft.unknown:
         print(unknown(one), file=sys.stderr)
     return draft
+
+
+@contextmanager
+def placed(draft: Draft) -> Iterator[None]:
+    """Give the problems that are found of the draft's plan the places of their keys: the nearest key that was given at
+    or above each. What is no key of a file keeps none."""
+    try:
+        yield
+    except InputError as error:
+        given = {one.path: one.where for one in draft.used}
+        raise type(error)(replace(one, where=one.where or _place(one.path, given)) for one in error.problems) from None
+
+
+def _place(path: str, given: Mapping[str, str]) -> str:
+    while path and path not in given:
+        path = path.rpartition(".")[0]
+    return given.get(path, "")
 
 
 def pairs(option: str, mark: str, given: Sequence[str] | None, problems: list[Problem]) -> dict[str, str]:

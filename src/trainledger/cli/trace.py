@@ -11,7 +11,7 @@ import typer
 from trainledger.base.problems import InputError, Problem
 from trainledger.cli.estimate import UNITS_HELP, check_units
 from trainledger.cli.gate import Gated, check_gate, exit_code
-from trainledger.cli.sources import Env, Sets, Versions, read_files
+from trainledger.cli.sources import Env, Sets, Versions, placed, read_files
 from trainledger.facts.trace import PATIENCE
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def trace(
         code = _script(script, device, (units, lines, moment, as_json), (gate, tracer(timeout)))
     else:
         draft = read_files(files or (), sets, env, versions)
-        code = _plan(draft, (units, lines, moment, as_json), (gate, tracer(timeout)))
+        with placed(draft):
+            code = _plan(draft, (units, lines, moment, as_json), (gate, tracer(timeout)))
     raise typer.Exit(code)
 
 
