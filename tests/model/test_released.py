@@ -55,7 +55,7 @@ def test_deepspeed_casts_the_whole_model() -> None:
 
 
 def test_other_families_are_left_alone() -> None:
-    keys = {"model_type": "mixtral", **KEYS, "num_key_value_heads": 2, "num_local_experts": 4}
+    keys = {"model_type": "mixtral", **KEYS, "num_key_value_heads": 2, "n_routed_experts": 4}
     old, new = (model_of(plan_of(keys, stack={"versions": {"transformers": one}})) for one in ("5.0.0", "5.24.0"))
     assert old == new
 
