@@ -36,6 +36,14 @@ def test_a_known_tower_is_named_in_bytes() -> None:
     assert "model.vision_config" in beside
 
 
+def test_a_tower_without_a_type_is_that_of_the_whole() -> None:
+    """As config.json files of Qwen2.5-VL have it, whose keys stand beside those of the language model."""
+    flat = {**LLAMA, "model_type": "qwen2_5_vl", "vision_config": {"hidden_size": 1280}}
+    keys, _ = model_keys(flat)
+    matrices = 32 * (4 * 1280**2 + 3 * 1280 * 3420)
+    assert f"at least {matrices:,} parameters" in next(towers_uncounted(plan_of(keys)))
+
+
 def test_another_is_named_without() -> None:
     for tower in ({"model_type": "mystery"}, {"model_type": "clip_vision_model", "hidden_size": "wide"}):
         assert all("not known" in one for one in towered(**tower))

@@ -29,7 +29,7 @@ def test_a_nested_text_model_is_taken_out() -> None:
         "vision_config": {"hidden_size": 4},
     }
     keys, ignored = model_keys(data)
-    tower = {"hidden_size": 4}
+    tower = {"model_type": "gemma3", "hidden_size": 4}
     assert keys == {"model_type": "gemma3_text", "hidden_size": 8, "torch_dtype": "bfloat16", "vision_config": tower}
     assert {one.path for one in ignored} == {"model.model_type", "model.architectures"}
 

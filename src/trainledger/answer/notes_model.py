@@ -43,7 +43,7 @@ def _towers(plan: Plan) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for key in BESIDE:
         config = plan.keys().get(key)
         if isinstance(config, dict) and config:
-            yield key, config
+            yield key, {"model_type": plan.keys().get("model_type"), **config}
 
 
 def _size(plan: Plan, config: Mapping[str, Any]) -> str:

@@ -49,7 +49,7 @@ def model_keys(data: dict[str, Any], key: str = "model") -> tuple[dict[str, Any]
     for name in NESTED:
         inner = data.get(name)
         if isinstance(inner, dict) and inner:
-            carried = {kept: data[kept] for kept in (*CARRIED, *BESIDE) if kept in data}
+            carried = {kept: data[kept] for kept in CARRIED if kept in data} | _towers(data)
             reason = f"the language model is described by {name}"
             ignored += [Ignored(f"{key}.{other}", reason) for other in data if other != name and other not in carried]
             keys, deeper = model_keys({**carried, **inner}, f"{key}.{name}")
@@ -60,3 +60,9 @@ def model_keys(data: dict[str, Any], key: str = "model") -> tuple[dict[str, Any]
         fix = "Give config.json's keys with model_type, or the model's name alone."
         raise InputError([Problem(f"{key}.model_type", found, "the model's family is required, such as llama", fix)])
     return {name: value for name, value in data.items() if name not in UNUSED}, tuple(ignored)
+
+
+def _towers(data: dict[str, Any]) -> dict[str, Any]:
+    """The configs of towers, each with the type that it states or, as Transformers reads it, that of the whole."""
+    found = {name: data[name] for name in BESIDE if isinstance(data.get(name), dict)}
+    return {name: {"model_type": data.get("model_type"), **tower} for name, tower in found.items()}
