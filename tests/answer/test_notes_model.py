@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.plans import plan_of
 from trainledger.answer.notes_model import model_notes, towers_beside, towers_uncounted
+from trainledger.answer.thumb import thumb
 from trainledger.importers.hf_config import model_keys
 
 LLAMA = {
@@ -34,6 +35,11 @@ def test_a_known_tower_is_named_in_bytes() -> None:
     assert size in note
     assert size in beside
     assert "model.vision_config" in beside
+
+
+def test_the_rule_of_thumb_names_it_too() -> None:
+    keys, _ = model_keys({"model_type": "llava", "text_config": LLAMA, "vision_config": {"model_type": "mystery"}})
+    assert any("model.vision_config" in reason for reason in thumb(plan_of(keys)).verdict.reasons)
 
 
 def test_a_tower_without_a_type_is_that_of_the_whole() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainledger.answer.budgets import asked
 from trainledger.answer.estimate import device_of
+from trainledger.answer.notes_model import towers_beside
 from trainledger.answer.quick import QuickAnswer, QuickInput, quick
 from trainledger.answer.verdict import Verdict, judge
 from trainledger.base.problems import InputError, Problem
@@ -82,8 +83,8 @@ def thumb(plan: Plan) -> Thumb:
     answer = quick(given, recipe)
     device = device_of(plan)
     verdict = judge(device.usable_bytes if device else None, answer.low, answer.expected, answer.high)
-    if asked(plan):
-        verdict = replace(verdict, reasons=(*verdict.reasons, ALONE))
+    beside = ((ALONE,) if asked(plan) else ()) + tuple(towers_beside(plan))
+    verdict = replace(verdict, reasons=(*verdict.reasons, *beside))
     return Thumb(given, recipe, answer, global_batch(plan), verdict)
 
 
