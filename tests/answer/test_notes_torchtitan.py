@@ -10,7 +10,7 @@ from tests.ledger.test_experts_torchtitan import MOE
 from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import estimate
 
-NEWEST, SPRING, OLD = "abcdef", "1690e0ae", "0.1.0"
+NEWEST, SPRING, OLD = "abcdef0", "1690e0ae", "0.1.0"
 
 
 def uncounted(version: str, model: dict[str, Any] = LLAMA, **stack: Any) -> str:

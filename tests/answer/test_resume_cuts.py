@@ -72,7 +72,7 @@ def test_they_read_it_once_where_fewer_ranks_divide_it(unit: int, ranks: int, ti
 def test_weights_lie_on_their_stage() -> None:
     plan = plan_of(
         parallel={"strategy": "fsdp2", "dp": 2, "pp": 3, "tp": 2, "schedule": "1f1b", "reshard_after_forward": False},
-        stack={"framework": "torchtitan", "versions": {"torchtitan": ""}, "loss": "full"},
+        stack={"framework": "torchtitan", "versions": {"torch": "2.14.1"}, "loss": "full"},
     )  # fmt: skip
     found = {one.weight.name: one for one in placed(plan, model_of(plan), 2)}
     assert [*found["model.embed_tokens.weight"].stages] == [0]

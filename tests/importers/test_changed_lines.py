@@ -104,6 +104,11 @@ SPREAD = ["parallel.world=4"]
 ELSEWHERE = ("--set", "launch", "environment")
 
 
+def _named(value: object) -> object:
+    """A list of modules without the name of the model around them, which says no more."""
+    return [str(one).removeprefix("model.") for one in value] if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize(
     "data", [TRAINER, AXOLOTL, FACTORY, TUNE], ids=["TrainingArguments", "Axolotl", "Factory", "tune"]
 )
@@ -130,7 +135,8 @@ def test_every_change_of_advice_reads_back_from_its_lines(
         again = as_mapping(read_any([str(path)], sets).plan)
         for change in one.changes:
             if change.value is not LEFT_OUT and change.path != "stack.framework":
-                assert value_of(again, change.path) == value_of(meant, change.path), (one.name, change, lines)
+                found, wanted = (_named(value_of(data, change.path)) for data in (again, meant))
+                assert found == wanted, (one.name, change, lines)
         said += 1
     assert said > 8
 

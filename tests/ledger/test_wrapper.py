@@ -24,7 +24,7 @@ SMALL = {"reduce_bucket_size": 100_000}
 
 def run(strategy: str, version: str = "0.19.8", model: dict[str, Any] = LLAMA, **sections: Any) -> tuple[Plan, Ledger]:
     parallel = {"strategy": strategy, "world": RANKS, "dp": RANKS, **sections.pop("parallel", {})}
-    versions = {"torch": "2.14.1", "transformers": "5.24.0", "deepspeed": version}
+    versions = {"torch": "2.14.1", "transformers": "5.24.0"} | ({"deepspeed": version} if version else {})
     stack = {"framework": "deepspeed", "versions": versions, **sections.pop("stack", {})}
     optimizer = {"implementation": "fused", **sections.pop("optimizer", {})}
     given = {"precision": MIXED, "parallel": parallel, "stack": stack, "optimizer": optimizer, **sections}

@@ -79,7 +79,7 @@ def test_pages_hold_what_is_kept_and_less_than_two_pages_more(length: int, page:
 
 
 def test_a_model_without_a_cache_is_refused() -> None:
-    for name in ("bert-base-uncased", "llama-4-scout-text"):
+    for name in ("bert-base-uncased", "falcon-7b"):
         with pytest.raises(InputError):
             cached(build(find_model(name).keys()))
 

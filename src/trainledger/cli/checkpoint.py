@@ -12,6 +12,7 @@ from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_de
 
 if TYPE_CHECKING:
     from trainledger.answer.budgets import Budgets
+    from trainledger.answer.checkpoint import Checkpoint
     from trainledger.answer.estimate import Estimate
     from trainledger.answer.resume_read import Resume
 
@@ -60,6 +61,10 @@ def checkpoint(
             data["resume"]["read"] = read.to_dict()
         print(json.dumps(data, indent=1))
         return
+    _print(found, read, units)
+
+
+def _print(found: Checkpoint, read: Resume | None, units: str) -> None:
     from trainledger.show.estimate import View
     from trainledger.show.places import checkpoint_sections, resume_section
     from trainledger.show.table import screen_of, write

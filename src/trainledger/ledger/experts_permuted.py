@@ -70,10 +70,7 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     gate, up, down = weights
     slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
     if how.unsorts:  # no result depends on scores by place
-        quiet = t.alias(scores)
-        t.grad[quiet] = False
-        t.run(Prim("scores without a gradient", (scores,), (quiet,), (), (), ()))
-        ins = [x, quiet, chosen]
+        ins = [x, _without_gradient(t, scores), chosen]
     counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate][:1])
     if spec.adds:
         rows = t.run(Prim("copied to ranks", (rows,), (t.alias(rows),), (), (Step(Code.GRAD, 0),), ()))
@@ -104,6 +101,13 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     result = _added(t, weighed, token, t.dims[x])
     t.end([counts, place, by_place, token, ends, score, weighed, rows, order])
     return result
+
+
+def _without_gradient(t: Tape, scores: int) -> int:
+    quiet = t.alias(scores)
+    t.grad[quiet] = False
+    t.run(Prim("scores without a gradient", (scores,), (quiet,), (), (), ()))
+    return quiet
 
 
 def _unsorted(t: Tape, made: tuple[int, int, int], dims: Dims) -> int:
