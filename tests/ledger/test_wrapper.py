@@ -351,7 +351,7 @@ def test_fp16_looks_for_overflow_on_the_stream_of_reductions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "version", "twice"), [(None, "", True), (2**20, "", False), (None, "0.18.6", False)]
+    ("memory", "version", "twice"), [(None, "0.18.7", True), (2**20, "0.18.7", False), (None, "0.18.6", False)]
 )
 def test_weights_lie_there_twice_while_they_are_flattened_on_a_device_with_room(
     memory: int | None, version: str, twice: bool

@@ -14,7 +14,7 @@ _RELEASE = re.compile(
     r"v?\d+(?:\.\d+)*[-._]?(?:(?:a|b|c|rc|alpha|beta|pre|post|dev)[-._]?\d*)*(?=$|[\s+(_-]|\.\*)", re.I
 )
 _DAY = re.compile(r"\d{4}-\d{2}(?:-\d{2})?(?!\d)")
-_COMMIT = re.compile(r"(?=\w*\d)[0-9a-f]{6,40}(?![0-9A-Za-z])", re.I)
+_COMMIT = re.compile(r"[0-9a-f]{6,40}(?![0-9A-Za-z])", re.I)
 _BRANCH = re.compile(r"(?:main|master|dev|develop|nightly|trunk|head|latest|stable)(?:@[\w.-]+)?", re.I)
 _TAG = re.compile(r"(?P<name>[A-Za-z][A-Za-z_-]*?)[ _-]?[rv]?\d+(?:\.\d+)+(?![A-Za-z])")
 Version = tuple[int, ...]
