@@ -70,7 +70,7 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     gate, up, down = weights
     slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
     if how.unsorts:  # no result depends on scores by place
-        ins = [x, _without_gradient(t, scores), chosen]
+        ins = [x, _quiet(t, scores), chosen]
     counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate][:1])
     if spec.adds:
         rows = t.run(Prim("copied to ranks", (rows,), (t.alias(rows),), (), (Step(Code.GRAD, 0),), ()))
@@ -103,11 +103,11 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     return result
 
 
-def _without_gradient(t: Tape, scores: int) -> int:
-    quiet = t.alias(scores)
-    t.grad[quiet] = False
-    t.run(Prim("scores without a gradient", (scores,), (quiet,), (), (), ()))
-    return quiet
+def _quiet(t: Tape, scores: int) -> int:
+    """The scores under a name that needs no gradient."""
+    out = t.alias(scores)
+    t.grad[out] = False
+    return t.run(Prim("scores without a gradient", (scores,), (out,), (), (), ()))
 
 
 def _unsorted(t: Tape, made: tuple[int, int, int], dims: Dims) -> int:
