@@ -36,10 +36,10 @@ def test_versions_are_compared_by_number_and_unknown_ones_are_newest() -> None:
 @pytest.mark.parametrize(
     "text",
     (
-        "abcdef|2.14.1+cu130|2.10.0a0 (nv26.01)|2.7.0a0|2.9.0.dev20250811+rocm6|2.8.0.dev20250507|0.19.2.dev0|2.7.0.post2|"
+        "2.14.1+cu130|2.10.0a0 (nv26.01)|2.7.0a0|2.9.0.dev20250811+rocm6|2.8.0.dev20250507|0.19.2.dev0|2.7.0.post2|"
         "0.13.0+git4fc4068d6|2.9.0-rc1|v4.48|4|2.1.*|1963fc8 (2024-12-23)|9dec370|8641822|2c8b5947|23e00ed0963c|"
         "main|master|nightly|main@2026-07-25|core_r0.14.0|NeMo 25.07-25.09|2024-04|2025-06-30|d888c3787 (2024-07)|"
-        "ngc-pytorch-25.09"
+        "abcdef|ngc-pytorch-25.09"
     ).split("|"),
 )
 def test_what_names_a_version(text: str) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import IO
 
 from trainledger.show.listing import columns
 
 BLOCK, PLAIN = "█", "#"
 WORD = len("a word or two")  # a column of text is folded to this, no narrower
-PADDING = "  "  # between two columns of a styled table
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +96,11 @@ def _styled(sections: Sequence[Section]) -> None:
 
 def _needed(section: Section) -> int:
     """The narrowest screen, in cells, on which every number of a styled table stands whole."""
-    table = [section.header, *section.rows]
-    widths = [max(map(len, cells)) for cells in zip_longest(*table, fillvalue="")]
-    least = [width if at in section.right else min(width, WORD) for at, width in enumerate(widths)]
-    return len(PADDING.join("".ljust(width) for width in least))
+    least = [
+        tuple(cell if at in section.right else cell[:WORD] for at, cell in enumerate(cells))
+        for cells in (section.header, *section.rows)
+    ]
+    return max(map(len, columns(least[0], least[1:], section.right).splitlines()))
 
 
 def _emit(text: str) -> None:
