@@ -114,7 +114,7 @@ def test_with_an_adapter_units_are_those_of_pefts_policy(policy: str) -> None:
     parallel = {"strategy": "fsdp1", "dp": 2, "options": options}
     plan = plan_of(MODELS["llama"], precision=PURE, parallel=parallel, adapter=lora, stack={"versions": versions})
     built = model_of(plan)
-    job = Job(Book(), built, run_of(plan, "sm80"), trained_of(plan, built))
+    job = Job(Book(), built, run_of(plan, "sm80"), trained_of(plan))
     layout = layout_of(plan, job, updates_of(plan), None, None)
     assert isinstance(layout, FlatSharded)
     ours: dict[str, int] = {}

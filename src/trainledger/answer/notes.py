@@ -20,6 +20,7 @@ from trainledger.facts.limits import SMALL
 from trainledger.facts.optimizers_other import BNB_ROWS
 from trainledger.facts.option_row import Effect
 from trainledger.facts.options import find_option
+from trainledger.facts.outputs import NO_CHECKPOINTS
 from trainledger.facts.peft import INPUT_GRADIENTS, OWN_CHECKPOINTS
 from trainledger.facts.preferences import SUFFIX
 from trainledger.facts.quantization import BNB_INT8
@@ -193,9 +194,12 @@ def _whole(plan: Plan) -> Iterator[str]:
 
 
 def _frozen(plan: Plan, model: Model) -> Iterator[str]:
-    """Where recompute does not do what it is asked for, since nothing before the layers is trained."""
+    """Where recompute does not do what it is asked for: a release that has none, nothing trained before the layers."""
     given = plan.stack.recompute
     if given.kind != "full":
+        return
+    if NO_CHECKPOINTS.holds(model.family, plan.stack.versions.get("transformers")):
+        yield f"stack.recompute: {model.family} of that release never recomputes a layer ({NO_CHECKPOINTS.source})"
         return
     asks, own = run_of(plan, REFERENCE).asks_inputs(model), plan.stack.versions.get(OWN_CHECKPOINTS.package)
     if given.reentrant and not asks and not own and not _embeds(plan, model):

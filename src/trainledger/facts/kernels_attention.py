@@ -169,6 +169,50 @@ GROUPING = Grouping(
 
 
 @dataclass(frozen=True, slots=True)
+class PackedMask:
+    """Releases of Transformers that, from a release of PyTorch on, make a mask of rows packed by their positions in any
+    case where a batch has no mask of its own and no cache is made: PyTorch's own call is then given it."""
+
+    torch: str
+    since: str
+    until: str
+    source: Source
+
+
+PACKED_MASK = PackedMask(
+    "2.6", "4.53", "5.0",
+    Source(
+        "transformers/masking_utils.py",
+        "find_packed_sequence_indices, _preprocess_mask_arguments, create_causal_mask",
+        "4.53.3 to 4.57.3; without it 4.52.4, 5.0.0",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DenseCall:
+    """Releases of Transformers that copy queries, keys and values head by head before PyTorch's own call, and model
+    types whose own class makes that call without it, until the release named (None: in all of these)."""
+
+    since: str
+    until: str
+    apart: Mapping[str, str | None]
+    source: Source
+
+
+DENSE_CALL = DenseCall(
+    "4.48", "4.56",
+    {"gpt_neox": "4.49", "opt": "4.52", "gpt_bigcode": "4.54"}
+    | dict.fromkeys(("qwen2_moe", "olmoe", "bert", "roberta", "distilbert", "xlm-roberta", "camembert")),
+    Source(
+        "transformers/integrations/sdpa_attention.py",
+        "sdpa_attention_forward; models/*/modeling_*.py",
+        "4.48.3 to 4.55.4; without it 4.56.2",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class FlashRepeats:
     """Model types whose own flash class repeats key and value heads before the package's kernel, and the release of
     Transformers from which it does not. Others hand them over as they are."""

@@ -22,6 +22,32 @@ class KeptCache:
         return family in self.families and bool(transformers) and not at_least(transformers, self.until)
 
 
+@dataclass(frozen=True, slots=True)
+class NoCheckpoints:
+    """Families whose model takes the setting and never calls a checkpoint, from release `since` of Transformers on and
+    before `until`: recompute does nothing there."""
+
+    families: frozenset[str]
+    since: str
+    until: str
+    source: Source
+
+    def holds(self, family: str | None, transformers: str | None) -> bool:
+        """Whether that family's layers are not recomputed in that release; an unknown one counts as the newest."""
+        here = family in self.families and bool(transformers) and at_least(transformers, self.since)
+        return here and not at_least(transformers, self.until)
+
+
+NO_CHECKPOINTS = NoCheckpoints(
+    frozenset({"starcoder2"}),
+    "4.48",
+    "4.52",
+    Source(
+        "Transformers Starcoder2",
+        "transformers/models/starcoder2/modeling_starcoder2.py, Starcoder2Model.forward",
+        "4.48.3 to 4.51.3; with checkpoints 4.46.3, 4.52.4",
+    ),
+)
 KEPT_CACHE = KeptCache(
     frozenset({"gpt_bigcode"}),
     "4.53",

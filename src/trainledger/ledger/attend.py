@@ -37,5 +37,6 @@ def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
 
 def _fused(f: Frame, spec: Attention, qkv: tuple[int, int, int], mask: int | None) -> int:
     choice = f.choice(spec)
-    call = attention.Call(mask, Site(choice.kernel, f.setting.torch, f.setting.architecture), choice.repeats)
+    site = Site(choice.kernel, f.setting.torch, f.setting.architecture)
+    call = attention.Call(mask, site, choice.repeats, choice.dense)
     return attention.handed(f.tape, qkv, spec, call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32
@@ -34,11 +34,13 @@ def repeated(t: Tape, x: int, heads: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a kernel is called: its mask, where it runs, and whether keys and values are repeated before."""
+    """How a kernel is called: its mask, where it runs, whether keys and values are repeated before, and whether all
+    three are copied head by head."""
 
     mask: int | None
     site: Site
     repeats: bool
+    dense: bool = False
 
 
 def handed(t: Tape, qkv: tuple[int, int, int], spec: Attention, call: Call) -> int:
@@ -46,13 +48,24 @@ def handed(t: Tape, qkv: tuple[int, int, int], spec: Attention, call: Call) -> i
     q, k, v = qkv
     if call.repeats:
         k, v = repeated(t, k, spec.heads), repeated(t, v, spec.heads)
+    if call.dense:
+        q, k, v = _dense(t, (q, k, v), spec, call.repeats)
+        spec = replace(spec, head_first=True)
     if call.site.kernel is Kernel.MATH:
         out = composite(t, (q, k, v), spec, call.mask, call.site.torch)
     else:
         out = fused(t, (q, k, v), spec, call.mask, call.site)
-    if call.repeats:
-        t.end([k, v])
+    t.end([made for made, given in zip((q, k, v), qkv, strict=True) if made != given])
     return out
+
+
+def _dense(t: Tape, qkv: tuple[int, int, int], spec: Attention, repeats: bool) -> tuple[int, int, int]:
+    """Queries, keys and values as they lie head by head: copies of those that do not."""
+    q, k, v = qkv
+    q = q if spec.head_first or spec.heads == 1 else copy(t, q)
+    if repeats or spec.kv_heads == 1:
+        return q, k, v
+    return q, k if spec.head_first else copy(t, k), copy(t, v)
 
 
 def eager(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None) -> tuple[int, int]:

@@ -116,6 +116,9 @@ def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool, before: in
     if setting.masked:
         allowed = _square(frame, first, (allowed,), "allowed by position")
         allowed = _square(frame, each, (allowed,), "allowed")
+    elif setting.packed:
+        allowed = _square(frame, first, (allowed,), "allowed by position")
+        allowed = _square(frame, each, (allowed, _square(frame, each, (), "in the same row")), "allowed")
     else:
         allowed = aten.view(tape, allowed, each)
     if boolean:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DType
@@ -15,11 +16,20 @@ from trainledger.model import program as p
 from trainledger.model.program import Weight
 
 
+class Rows(StrEnum):
+    """What a batch says of its tokens: nothing, a mask of them, or nothing where the model's own forward then takes
+    every row for a packed one and makes a mask by positions."""
+
+    BARE = "bare"
+    MASKED = "masked"
+    PACKED = "packed"
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What the rules need to know of the run: tokens, the plan's word for attention, dtypes, dropout, releases, the
-    device's architecture, whether cuDNN attention is set back, and whether the batch has a mask of its tokens. `norms`
-    is None where every weight is read in the dtype `weights`, whatever it is kept in."""
+    device's architecture, whether cuDNN attention is set back, and what masks there are. `norms` is None where every
+    weight is read in the dtype `weights`, whatever it is kept in."""
 
     batch: int
     sequence: int
@@ -32,7 +42,17 @@ class Setting:
     architecture: str = ""
     fallback_kernels: bool = False
     transformers: str = ""
-    masked: bool = False
+    rows: Rows = Rows.BARE
+
+    @property
+    def masked(self) -> bool:
+        """Whether the batch has a mask of its tokens."""
+        return self.rows is Rows.MASKED
+
+    @property
+    def packed(self) -> bool:
+        """Whether the model takes every row for a packed one."""
+        return self.rows is Rows.PACKED
 
     def dtype_of(self, weight: Weight) -> DType:
         """The dtype in which a weight is read."""

@@ -112,7 +112,8 @@ def opening_of(job: Job, leaves: Leaves) -> Opening:
 def _masks(frame: Frame, model: Model, dtype: DType) -> None:
     """The masks that the model's forward makes: all of them for eager attention; for PyTorch's own call those of
     windows that some token's past exceeds, or all where keys stand before the sequence, so that there are more keys
-    than queries; none for other kernels. Source: transformers/masking_utils.py, _ignore_causal_mask_sdpa (5.24.0)."""
+    than queries, and where a release takes every row for a packed one; none for other kernels.
+    Source: transformers/masking_utils.py, _ignore_causal_mask_sdpa (5.24.0)."""
     setting = frame.setting
     boolean = given_masks(setting.attention)
     if not model.causal or not (boolean or setting.attention == Kernel.EAGER):
@@ -120,6 +121,7 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
     specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
     prefix = prefix_of(model)
     before = prefix.count if prefix else 0
-    needed = [spec for spec in specs if not boolean or before or 0 < spec.window <= setting.sequence]
+    every = not boolean or before or setting.packed
+    needed = [spec for spec in specs if every or 0 < spec.window <= setting.sequence]
     for name in sorted({spec.mask_name for spec in needed} | set(() if boolean else model.handed.masks)):
         causal_mask(frame, dtype, name, boolean, before)

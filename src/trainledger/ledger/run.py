@@ -10,8 +10,9 @@ from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.float8 import LOW
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE_ADAPTERS, Multiprocessors
-from trainledger.facts.kernels_attention import Kernel
+from trainledger.facts.kernels_attention import PACKED_MASK, Kernel
 from trainledger.facts.litgpt import NAME as LITGPT
+from trainledger.facts.outputs import NO_CHECKPOINTS
 from trainledger.facts.peft import INPUT_GRADIENTS, OWN_CHECKPOINTS
 from trainledger.facts.preference_row import NAMED
 from trainledger.facts.preferences import PAIR, PAIRED, REWARDED
@@ -23,7 +24,7 @@ from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.torchtune import Early, early
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
-from trainledger.ledger.frame import Setting
+from trainledger.ledger.frame import Rows, Setting
 from trainledger.ledger.scoring import Scoring, scoring_of, trainer_of
 from trainledger.ledger.software import TILED, Software
 from trainledger.lines.kernel_choice import level
@@ -31,9 +32,10 @@ from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model, Role
 from trainledger.model.prompts import PROMPT_KINDS
 from trainledger.plan.engines import deepspeed_of
-from trainledger.plan.running import Recompute, Stack
+from trainledger.plan.running import Stack
 from trainledger.plan.schema import Plan
 
+MASK = "attention_mask"  # the tensor of a batch that says which tokens count
 NAMING = (LITGPT, FSDP_QLORA, LOW_LEVEL.framework)  # frameworks whose loops name the model's results
 FLAT = ("fsdp1", "fsdp1-noshard")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
@@ -133,12 +135,12 @@ def run_of(plan: Plan, architecture: str) -> Run:
         architecture=architecture,
         fallback_kernels="TORCH_CUDNN_SDPA_DEPRIORITIZED" in stack.env,
         transformers=stack.versions.get("transformers", ""),
-        masked="attention_mask" in options.get("batch_tensors", ()),
+        rows=_rows(plan),
     )
     return Run(
         setting=setting,
         accumulation=plan.batch.accumulation,
-        recompute=_recompute(stack.recompute),
+        recompute=_recompute(plan),
         modules=stack.recompute.modules or (),
         every=every_of(stack.recompute.policy) or 1,
         scoring=scoring_of(plan),
@@ -216,8 +218,11 @@ def every_of(policy: str | None) -> int:
     return int(match.group(1)) if match else 0
 
 
-def _recompute(given: Recompute) -> str:
+def _recompute(plan: Plan) -> str:
     """What is done with a layer that is recomputed: whole (with or without reentrance), or some of its modules."""
+    given, release = plan.stack.recompute, plan.stack.versions.get("transformers")
+    if NO_CHECKPOINTS.holds(plan.keys().get("model_type"), release):
+        return "none"
     if given.kind == "selective" and given.policy == OP:
         return OP
     if given.kind == "none" or (given.kind == "selective" and given.modules and not every_of(given.policy)):
@@ -230,6 +235,20 @@ def _virtual(plan: Plan) -> int:
     if plan.adapter is None or plan.adapter.kind not in PROMPT_KINDS:
         return 0
     return int(plan.adapter.options.get("num_virtual_tokens") or 0)
+
+
+def _rows(plan: Plan) -> Rows:
+    """What the batches say of their tokens. A Trainer's batches bring a mask of ones, which is none in effect, and a
+    cache, which recompute turns off, brings numbers of its own."""
+    stack, row = plan.stack, PACKED_MASK
+    own = stack.options.get("batch_tensors") or ()
+    if MASK in own:
+        return Rows.MASKED
+    bare = bool(own) or TRAINER_BATCH.package not in stack.versions
+    cached = stack.options.get("use_cache") is not False and stack.recompute.kind == "none"
+    release, torch = stack.versions.get("transformers"), stack.versions.get("torch")
+    here = bool(release) and at_least(release, row.since) and not at_least(release, row.until)
+    return Rows.PACKED if bare and not cached and here and at_least(torch, row.torch) else Rows.BARE
 
 
 def _software(plan: Plan) -> Software:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trainledger.facts.dtypes import BF16, FP16, FP32, DType
 from trainledger.facts.kernels_attention import (
+    DENSE_CALL,
     FLASH_REPEATS,
     GROUPING,
     HEADS,
@@ -45,13 +46,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kernel; whether keys and values are repeated to all query heads before it is called; and whether their
-    gradients are summed over the query heads that share them outside of it; and whether PyTorch pads heads for it."""
+    """The kernel; whether keys and values are repeated to all query heads before it is called; whether their gradients
+    are summed over the query heads that share them outside of it; whether PyTorch pads heads for it; and whether what
+    it is called with is copied head by head before."""
 
     kernel: Kernel
     repeats: bool
     summed: bool
     padded: bool = False
+    dense: bool = False
 
 
 def choose(asked: Asked) -> Choice:
@@ -65,7 +68,8 @@ def choose(asked: Asked) -> Choice:
     tries = row.kernels or _order(asked)
     kernel = next((one for one in tries if one is Kernel.MATH or _takes(asked, TAKES[one], grouped)), Kernel.MATH)
     summed = repeats or (grouped and kernel in (Kernel.MATH, Kernel.EFFICIENT))
-    return Choice(kernel, repeats, summed, kernel is Kernel.FLASH and bool(asked.head % FLASH.pad))
+    padded = kernel is Kernel.FLASH and bool(asked.head % FLASH.pad)
+    return Choice(kernel, repeats, summed, padded, _dense(asked))
 
 
 def given_masks(word: str | None) -> bool:
@@ -92,6 +96,15 @@ def _handed_grouped(asked: Asked) -> bool:
     new = at_least(asked.torch, GROUPING.torch) and at_least(asked.transformers, GROUPING.transformers)
     small = asked.head <= GROUPING.largest or not at_least(asked.transformers, GROUPING.limited)
     return new and small and not asked.mask
+
+
+def _dense(asked: Asked) -> bool:
+    row, release = DENSE_CALL, asked.transformers
+    here = bool(release) and at_least(release, row.since) and not at_least(release, row.until)
+    if not here or asked.family not in row.apart:
+        return here
+    until = row.apart[asked.family]
+    return until is not None and at_least(release, until)
 
 
 def _flash_repeats(asked: Asked) -> bool:
