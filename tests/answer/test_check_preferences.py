@@ -57,6 +57,31 @@ def test_what_has_rules_passes() -> None:
     check(plan_of(task="kto", stack=TRL, parallel={"strategy": "zero2", "dp": 2}))
 
 
+ALONE = {"task": "grpo", "roles": {"policy": {}}}
+
+
+@pytest.mark.parametrize(
+    ("stack", "path"),
+    [
+        (old("0.14.0"), "task"),
+        ({**old("0.19.1"), "loss": "fused-linear"}, "stack.loss"),
+        ({**TRL, "loss": "full-fp32"}, "stack.loss"),
+    ],
+)
+def test_sampled_sequences_by_name(stack: dict[str, Any], path: str) -> None:
+    assert problems(**ALONE, stack=stack) == [path]
+
+
+@pytest.mark.parametrize("stack", [*(old(one) for one in ("0.15.2", "0.22.0", "1.9.0", "1.14.2")), TRL])
+def test_sampled_sequences_that_have_rules(stack: dict[str, Any]) -> None:
+    check(plan_of(**ALONE, stack=stack))
+
+
+def test_another_frameworks_trainer_is_not_that_of_a_package_beside_it() -> None:
+    """verl installs TRL for a head of its own."""
+    check(plan_of(**ALONE, stack={"framework": "verl", "versions": {**VERSIONS, "trl": "0.9.6"}, "loss": "full"}))
+
+
 @pytest.mark.parametrize("task", ["dpo", "kto", "orpo", "simpo"])
 @pytest.mark.parametrize("release", ["0.8.6", "0.12.0", "0.19.1", "1.5.1", "1.14.2"])
 def test_older_trainers_read_all_logits(task: str, release: str) -> None:

@@ -22,11 +22,26 @@ class Picked(StrEnum):
 
 
 class Cut(StrEnum):
-    """What is made of the logits without the last token's: nothing, as labels are moved instead; a view; a copy."""
+    """What is made of the logits without the last token's: nothing, as labels are moved instead; a view; a copy. Of
+    sequences that were sampled the completions' alone are read, and the head makes no others where it can be told so:
+    a view; these over the temperature at which they were sampled, a copy; the same, but divided in place."""
 
     NONE = "none"
     VIEW = "view"
     COPY = "copy"
+    SUFFIX = "suffix"
+    SCALED = "suffix, scaled"
+    IN_PLACE = "suffix, scaled in place"
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the completions' logits alone are read."""
+        return self in (Cut.SUFFIX, Cut.SCALED, Cut.IN_PLACE)
+
+    @property
+    def viewed(self) -> bool:
+        """Whether what is read is a part of the model's own logits."""
+        return self in (Cut.VIEW, Cut.SUFFIX, Cut.IN_PLACE)
 
 
 class Likelihood(StrEnum):
@@ -40,12 +55,13 @@ class Likelihood(StrEnum):
 
 class Metric(StrEnum):
     """What is made of the logits for a trainer's log: nothing; those of tokens that count, chosen and rejected apart;
-    entropies in chunks of the tokens; chosen and rejected sequences picked by their numbers, both at once; these, and
-    then of each those that count; the rejected ones of all ranks."""
+    entropies in chunks of the tokens, or sequence by sequence; chosen and rejected sequences picked by their numbers,
+    both at once; these, and then of each those that count; the rejected ones of all ranks."""
 
     NONE = "none"
     COUNTED = "counted"
     ENTROPY = "entropy"
+    ENTROPY_ROWS = "entropy, by row"
     PICKED = "picked"
     PICKED_COUNTED = "picked, counted"
     GATHERED = "gathered"

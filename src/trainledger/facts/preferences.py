@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from trainledger.base.sources import Source
 from trainledger.facts.colossal import LOW_LEVEL, PAIR_LOSS
+from trainledger.facts.losses import TOKEN_LOSS
 from trainledger.facts.phases import DISTILL
 from trainledger.facts.preference_row import (
     DIVERGENCE,
@@ -24,11 +25,13 @@ from trainledger.facts.versions import at_least
 PAIRED = ("dpo", "orpo", "simpo")  # tasks of which a micro-batch counts pairs
 REWARDED = "reward"  # the task whose model has a head of one number, over pairs too
 AGAINST = ("dpo", "kto")  # tasks whose loss reads a reference model's log-probabilities
+SAMPLED = "grpo"  # the task over sequences that the policy sampled, of which TRL has a trainer
 ALONE = ("orpo", "simpo")  # tasks over pairs whose loss reads no reference model
 PAIR = ("chosen", "rejected")
 GIVEN, AHEAD = "ref_model", "precompute_ref_log_probs"  # options that say that a reference is passed in, and read first
 
 SUFFIX = "use_logits_to_keep"  # the option that has the head make logits of the tokens that count only
+TOLD = "4.49"  # the release of Transformers from which models take `logits_to_keep`
 CHOSEN_SHARE = ("cpo_alpha", "rpo_alpha")  # options: weights of the chosen sequences' cross-entropy; 0: there is none
 
 
@@ -77,7 +80,8 @@ def preference_of(task: str, framework: str, versions: Mapping[str, str]) -> Pre
     for row in PREFERENCES:
         release = versions.get(row.package, "")
         own = row.package in ON_TRANSFORMERS
-        ours = bool(release) and at_least(release, row.since) if own else row.package == framework
+        here = bool(release) and framework not in TOKEN_LOSS.frameworks
+        ours = here and at_least(release, row.since) if own else row.package == framework
         if row.task == task and ours:
             return row
     return None

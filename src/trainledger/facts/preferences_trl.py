@@ -60,6 +60,18 @@ def _alone(task: str, path: str, since: str, reading: Reading, release: str) -> 
     return Preference(TRL, since, task, 0, 0, 6, 0, READ, source, reading)
 
 
+def _grpo(since: str, reading: Reading, release: str) -> Preference:
+    """The reference's log-probabilities, and those of the policy that sampled, are phases of their own before."""
+    source = Source(
+        "TRL GRPOTrainer",
+        "trl/trainer/grpo_trainer.py, _compute_loss, _get_per_token_logps, _get_per_token_logps_and_entropies; "
+        "trl/trainer/utils.py, selective_log_softmax, entropy_from_logits; torch/csrc/autograd/functions/tensor.cpp, "
+        "CopySlices (division in place)",
+        release,
+    )
+    return Preference(TRL, since, "grpo", 0, 0, 3, 0, READ, source, reading)
+
+
 _LOG = (Metric.ENTROPY, Metric.COUNTED)
 _ROLLED = Reading(Picked.ROWS, Cut.NONE, within=Metric.COUNTED, kept=True)
 _HIDDEN = replace(_ROLLED, asked=Asked.HIDDEN)
@@ -105,6 +117,16 @@ LIKELY: tuple[Preference, ...] = tuple(
         ("", Reading(Picked.WHOLE, likelihood=_PART), "0.8.6 to 0.13.0"),
     )
 )
+_SUFFIX = Reading(Picked.ROWS, Cut.SUFFIX, outputs=Outputs.TAKEN)
+_SCALED = replace(_SUFFIX, cut=Cut.SCALED)
+_ENTROPIES = (Metric.ENTROPY,)
 GRPO: tuple[Preference, ...] = (
     Preference(TRL, "1.15", "grpo", 0, 0, 3, 2, FUSED, _trl("trainer/grpo_trainer.py", "1.16.0")),
+    _grpo("1.14", replace(_SUFFIX, picked=Picked.KERNEL), "1.14.0"),
+    _grpo("1.10", replace(_SCALED, last=_ENTROPIES, outputs=Outputs.LOCAL), "1.10.0 to 1.13.0"),
+    _grpo("1.0", replace(_SUFFIX, cut=Cut.IN_PLACE, last=_ENTROPIES), "1.0.0 to 1.9.0"),
+    _grpo("0.23", replace(_SCALED, last=_ENTROPIES), "0.23.0 to 0.29.1"),
+    _grpo("0.20", replace(_SCALED, last=(Metric.ENTROPY_ROWS,)), "0.20.0 to 0.22.2"),
+    _grpo("0.16", _SCALED, "0.16.0 to 0.19.1"),
+    _grpo("0.15", _SUFFIX, "0.15.0 to 0.15.2"),
 )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
-from trainledger.facts.preference_row import Cut, Held, Likelihood, Metric, Picked, Reading
+from trainledger.facts.preference_row import Cut, Held, Likelihood, Metric, Outputs, Picked, Reading
 from trainledger.facts.preferences import PAIR
 from trainledger.facts.preferences_trl import ENTROPY_CHUNK
 from trainledger.ledger import aten
@@ -52,17 +52,16 @@ def read_loss(frame: Frame, model: Model, scoring: Scoring) -> Ended:
     t, reading = frame.tape, scoring.reading
     assert reading is not None
     t.scope = "logits"
-    logits = frame.names["logits"] = _returned(frame, model, reading.wide)
-    left = len(t.prims)
+    logits, left = _returned(frame, model, reading.wide)
     t.scope = "loss"
     likely = _likelihood(t, logits, True) if reading.likelihood is Likelihood.PART else None
-    read = _cut(t, logits, reading.cut)
+    read = _suffix(t, logits, scoring) if reading.cut.sampled else _cut(t, logits, reading.cut)
     picked = _picked(t, read, reading)
     kept = [logits, *([read] if reading.cut is Cut.COPY else [])] if Held.LOGITS in scoring.held else []
     if reading.likelihood is Likelihood.DROPPED:
         log = _likelihood(t, logits, False)
         kept += [log] if frame.setting.training and kept else []
-    shown = Shown(logits, read, reading.cut is Cut.VIEW, scoring.counted, scoring.ranks)
+    shown = Shown(logits, read, reading.cut.viewed, scoring.counted, scoring.ranks)
     picks = metric(t, shown, reading.within)
     kept += picks if Held.PICKED in scoring.held else picks[-1:] if Held.REJECTED in scoring.held else []
     ins = (picked,) if likely is None else (picked, likely)
@@ -70,34 +69,43 @@ def read_loss(frame: Frame, model: Model, scoring: Scoring) -> Ended:
     loss = t.run(Prim("sum", ins, (out,), (), tuple(Step(Code.GRAD, at) for at in range(len(ins))), ()))
     for one in reading.last if scoring.logs else ():
         metric(t, shown, one)
-    t.end([logits, read, picked, *picks, *_outputs(frame)])
+    gone = reading.cut is Cut.SCALED and reading.outputs is Outputs.TAKEN
+    t.end([*([] if gone else [logits]), read, picked, *picks, *_outputs(frame)])
     return Ended(loss, tuple(kept), left=left)
 
 
 def returned_dtype(setting: Setting, model: Model, made: DType) -> DType:
     """The dtype of the logits that the model's forward hands out, which its head `made` in that one."""
+    return FP32 if _early(setting, model) or setting.autocast is not None else made
+
+
+def _early(setting: Setting, model: Model) -> bool:
+    """Whether the model's own forward raises its logits."""
     release = setting.transformers
-    early = of_release(CAUSAL_LOSSES, release).early and not plain_loss(model.family, release)
-    return FP32 if early or setting.autocast is not None else made
+    return of_release(CAUSAL_LOSSES, release).early and not plain_loss(model.family, release)
 
 
-def _returned(frame: Frame, model: Model, wide: bool) -> int:
-    """The logits as the model's forward hands them out, or `wide` in fp32. Its other names end; under autocast hidden
-    states among the outputs are raised with the logits, and the old ones go."""
+def _returned(frame: Frame, model: Model, wide: bool) -> tuple[int, int]:
+    """The logits as the model's forward hands them out, or `wide` in fp32, and where on the tape it has returned. Its
+    other names end; under autocast logits and hidden states among the outputs are raised after that, and the old ones
+    go."""
     t, names = frame.tape, frame.names
     made, old = names["logits"], _outputs(frame)
-    logits = aten.to(t, made, returned_dtype(frame.setting, model, t.dtype[made]))
-    logits = aten.to(t, logits, FP32) if wide else logits
+    inside = aten.to(t, made, FP32) if _early(frame.setting, model) else made
     handed = [*old, names["h"]] if old else []
+    t.end([value for value in names.values() if value not in (inside, *handed)])
+    left = len(t.prims)
+    logits = aten.to(t, inside, returned_dtype(frame.setting, model, t.dtype[made]))
+    logits = aten.to(t, logits, FP32) if wide else logits
     kept = {f"{KEPT} {at}": value for at, value in enumerate(handed)}
     for name, value in kept.items() if frame.setting.autocast is not None else ():
         if t.dtype[value] != FP32:
             raised = t.fresh(t.dims[value], FP32, False, "hidden states in fp32")
             kept[name] = t.run(Prim("to", (value,), (raised,), (), (), ()))
-    t.end(list(names.values()))
+    t.end([inside, *handed])
     names.clear()
     names.update(kept)
-    return logits
+    return logits, left
 
 
 def _outputs(frame: Frame) -> list[int]:
@@ -111,6 +119,33 @@ def _cut(t: Tape, logits: int, cut: Cut) -> int:
     batch, sequence, vocab = t.dims[logits]
     read = aten.part(t, logits, (batch, Axis(Dim.SEQUENCE, sequence.size - 1), vocab))
     return aten.copy(t, read) if cut is Cut.COPY and batch.size > 1 else read
+
+
+def _suffix(t: Tape, logits: int, scoring: Scoring) -> int:
+    """Logits of the tokens that count, cut twice, and divided by the temperature."""
+    reading = scoring.reading
+    assert reading is not None
+    batch, sequence, vocab = t.dims[logits]
+    fewer = Axis(Dim.SEQUENCE, sequence.size - 1)
+    dims: Dims = (batch, Axis(Dim.SEQUENCE, min(scoring.counted or fewer.size, fewer.size)), vocab)
+    if reading.cut is Cut.IN_PLACE:
+        return aten.part(t, _divided(t, logits, dims), dims)
+    views = [aten.part(t, logits, (batch, fewer, vocab))]
+    views.append(aten.part(t, views[0], dims))
+    if reading.cut is Cut.SUFFIX:
+        return views[-1]
+    scaled = aten.scale(t, views[-1], "logits over the temperature")
+    t.end(views)
+    return scaled
+
+
+def _divided(t: Tape, logits: int, dims: Dims) -> int:
+    """A part of the logits divided in place: backward copies the gradient of the whole, and of that copy the part."""
+    out = t.alias(logits)
+    t.grad[out] = t.grad[logits]
+    work = [aten.temporary(t, dims, t.dtype[logits], f"{name} of what was divided") for name in ("copy", "gradient")]
+    born, dead = ([Step(code, 0, one) for one in work] for code in (Code.BORN, Code.DEAD))
+    return t.run(Prim("div_", (logits,), (out,), (), (Step(Code.GRAD, 0), *born, *dead), ()))
 
 
 def _picked(t: Tape, read: int, reading: Reading) -> int:
@@ -153,8 +188,8 @@ def metric(t: Tape, shown: Shown, which: Metric) -> list[int]:
     counted: Dims = (Axis(Dim.TOKENS, half * (shown.counted or sequence.size)), vocab)
     if which is Metric.COUNTED:
         _made(t, shown.read, counted, "logits that count")
-    if which is Metric.ENTROPY:
-        _entropies(t, shown)
+    if which in (Metric.ENTROPY, Metric.ENTROPY_ROWS):
+        _entropies(t, shown, which is Metric.ENTROPY_ROWS)
     if which is Metric.GATHERED and shown.ranks > 1:
         _made(t, shown.read, (Axis(batch.dim, half * shown.ranks), sequence, vocab), "rejected logits of all ranks")
     if which not in (Metric.PICKED, Metric.PICKED_COUNTED):
@@ -172,12 +207,13 @@ def _made(t: Tape, of: int, dims: Dims, name: str) -> int:
     return t.run(Prim("index", (of,), (t.fresh(dims, t.dtype[of], False, name),), (), (), ()))
 
 
-def _entropies(t: Tape, shown: Shown) -> None:
-    """Over flat logits, a copy where they are a view of several sequences, chunk by chunk."""
+def _entropies(t: Tape, shown: Shown, by_row: bool) -> None:
+    """Sequence by sequence, or chunk by chunk over flat logits, a copy where they are a view of several sequences."""
     flat, dims = shown.read, t.dims[shown.read]
     rows = (Axis(Dim.TOKENS, elements(dims[:-1])), dims[-1])
-    if shown.viewed and dims[0].size > 1:
+    if shown.viewed and dims[0].size > 1 and not by_row:
         flat = _made(t, flat, rows, "copy of the logits for their entropy")
-    chunk: Dims = (Axis(Dim.TOKENS, min(ENTROPY_CHUNK.tokens, rows[0].size)), dims[-1])
+    tokens = dims[1].size if by_row else min(ENTROPY_CHUNK.tokens, rows[0].size)
+    chunk: Dims = (Axis(Dim.TOKENS, tokens), dims[-1])
     work = tuple(aten.temporary(t, chunk, t.dtype[flat], "entropies of a chunk") for _ in range(ENTROPY_CHUNK.tensors))
     t.run(Prim("entropy", (flat,), (t.fresh(dims[:-1], t.dtype[flat], False, "entropy"),), (), (), work))

@@ -222,11 +222,12 @@ def frozen_plan(plan: Plan) -> Plan:
 
 
 def silent(job: Job, model: Model, word: str, caches: bool = False) -> Job:
-    """A model of which nothing is trained and nothing recomputed; with `word` its lines' names begin; `caches`: it
-    gathers keys and values."""
+    """A model of which nothing is trained and nothing recomputed, nor anything made for a log; with `word` its lines'
+    names begin; `caches`: it gathers keys and values."""
     setting = replace(job.run.setting, training=False)
     software = replace(job.run.software, caches=caches and job.run.software.caches)
-    run = replace(job.run, setting=setting, recompute="none", modules=(), every=1, software=software)
+    scoring = replace(job.run.scoring, logs=False)
+    run = replace(job.run, setting=setting, scoring=scoring, recompute="none", modules=(), every=1, software=software)
     return Job(Named(job.book, word), model, run, lambda weight: False)
 
 

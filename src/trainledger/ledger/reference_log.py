@@ -7,7 +7,6 @@ Source: the rows in facts/preferences_trl.py.
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.preference_row import Cut
 from trainledger.ledger.losses_pairs import log_softmax
 from trainledger.ledger.losses_read import Shown, metric, returned_dtype
 from trainledger.ledger.opening import Job
@@ -28,7 +27,7 @@ def logged(job: Job) -> tuple[Segment, ...]:
     tape.scope = "loss"
     whole, read = _logits(tape, job)
     scoring = job.run.scoring
-    shown = Shown(whole, read, reading.cut is Cut.VIEW, scoring.counted, scoring.ranks)
+    shown = Shown(whole, read, reading.cut.viewed, scoring.counted, scoring.ranks)
     for one in reading.last:
         metric(tape, shown, one)
     return _segments(tape, job)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from trainledger.facts.losses import CHUNKED_HEAD
 from trainledger.facts.preference_row import FUSED, Held, Likelihood, Metric, Preference, Reading
-from trainledger.facts.preferences import AHEAD, CHOSEN_SHARE, REWARDED, SUFFIX, preference_of
+from trainledger.facts.preferences import AHEAD, CHOSEN_SHARE, REWARDED, SUFFIX, TOLD, preference_of
+from trainledger.facts.versions import at_least
 from trainledger.plan.schema import Plan
 
 LOGITS = "logits"  # a forward that ends with these
@@ -88,6 +89,8 @@ def _kept(plan: Plan, reading: Reading) -> int:
     """The tokens that count and the one before, where the head is told to make their logits only."""
     counted = plan.batch.loss_tokens or 0
     asked = reading.kept and plan.stack.options.get(SUFFIX)
+    if reading.cut.sampled:
+        asked = at_least(plan.stack.versions.get("transformers"), TOLD)
     return min(counted + 1, plan.batch.sequence) if counted and asked else 0
 
 

@@ -1,0 +1,49 @@
+"""Of how many tokens of a sequence the head makes logits, and what a pass that trains nothing leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import plan_of
+from trainledger.answer.estimate import estimate
+from trainledger.ledger.scoring import scoring_of
+from trainledger.plan.schema import Plan
+
+
+def sampled(trl: str = "1.13.0", transformers: str = "5.24.0", counted: int | None = 48, **stack: Any) -> Plan:
+    versions = {"torch": "2.13.0", "accelerate": "1.15.0", "trl": trl, "transformers": transformers}
+    return plan_of(
+        task="grpo",
+        roles={"policy": {}},
+        batch={"micro_batch": 2, "sequence": 96, "loss_tokens": counted},
+        stack={"versions": versions, "loss": "full-fp32", **stack},
+    )
+
+
+@pytest.mark.parametrize(
+    ("plan", "kept"),
+    [
+        (sampled(), 49),  # and the one before the first that counts
+        (sampled(counted=96), 96),
+        (sampled(counted=None), 0),
+        (sampled("0.15.2", "4.49.0"), 49),
+        (sampled("0.15.2", "4.48.1"), 0),  # its models take no such argument
+    ],
+)
+def test_the_head_makes_logits_of_completions(plan: Plan, kept: int) -> None:
+    assert scoring_of(plan).kept == kept
+
+
+def test_a_head_that_cannot_be_told_makes_more() -> None:
+    ledgers = (estimate(sampled("0.15.2", one)).ledger for one in ("4.49.0", "4.48.1"))
+    told, whole = (max(one.allocated for one in made.moments if one.name == "step 2: loss") for made in ledgers)
+    assert told < whole
+
+
+def test_entropies_are_made_in_the_update_alone() -> None:
+    ledger = estimate(sampled("0.23.0", "4.57.1")).ledger
+    entropies = {at for at, line in enumerate(ledger.lines) if "entropies" in line.name}
+    born = {one.moment for one in ledger.segments if any(event - 1 in entropies for event in one.events if event > 0)}
+    assert {moment.partition(": ")[2] for moment in born} == {"loss"}
