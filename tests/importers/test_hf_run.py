@@ -215,6 +215,8 @@ def test_tuned_names_are_those_of_the_model_without_them() -> None:
         ("kto", "0.26.2", {"use_liger_kernel": True}, "fused-linear"),
         ("orpo", "0.26.2", {"use_liger_kernel": True}, None),
         ("sft", "0.24.0", {"use_liger_kernel": True}, "fused-linear"),
+        ("grpo", "0.24.0", {"use_liger_kernel": True}, None),
+        ("grpo", "0.24.0", {"use_liger_loss": True}, "fused-linear"),
     ],
 )
 def test_whether_ligers_kernels_fuse_a_trainers_loss(

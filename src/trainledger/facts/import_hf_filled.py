@@ -34,7 +34,7 @@ TRL_ADAPTER = (
     FilledRow("adapter.r", 16, "lora_r 16", TRL_MODEL),
     FilledRow("adapter.dropout", 0.05, "lora_dropout 0.05", TRL_MODEL),
 )
-_FUSED_HEAD = FilledRow("stack.loss", "fused-linear", "the head and the loss are fused", TRL_HEAD, since="1.16")
+_FUSED_HEAD = FilledRow("stack.loss", "fused-linear", "the head and the loss are fused", TRL_HEAD, since="1.15")
 TRL_LOSSES = {  # by task
     "sft": FilledRow("stack.loss", "fused-linear", "loss_type nll in chunks", TRL_LOSS, since="1.7"),
     "dpo": _FUSED_HEAD,
@@ -62,6 +62,13 @@ TRL_ZERO3 = FilledRow(
     since="0.29",
 )
 REFERENCED = ("dpo", "kto")
+TRL_BETA = FilledRow(
+    "roles.reference.placement",
+    "colocated",
+    "beta 0.04: the reference is a second model where no adapter is trained",
+    Source("TRL GRPOConfig", "trl/trainer/grpo_config.py, beta (0.0 from 0.19 on)", "0.15.2 to 0.19.0"),
+    until="0.19",
+)
 KBIT = FilledRow("precision.weights", "fp32", "prepare_model_for_kbit_training casts to float32", TRL_SFT, until="0.29")
 BF16_ADAPTER = FilledRow("adapter.dtype", "bf16", "adapters of a quantised model are cast to bf16", TRL_SFT)
 SHARDS = FilledRow("precision.weights", "fp32", "trained shards are kept in float32", UPCAST, since="0.30")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from trainledger.facts.export import NODE
 from trainledger.facts.import_hf_trl import TRL_COMMANDS
+from trainledger.facts.preferences import SAMPLED
 from trainledger.importers.emit import ARGS, ENV, LAUNCH, Line, Names, Said, Sheet, refuse
 from trainledger.importers.emit_hf import dtypes
 from trainledger.importers.emit_sharding import arguments as sharding
@@ -28,7 +29,9 @@ def sheet(said: Said, names: Names) -> Sheet:
         Line(LAUNCH, "num_machines", nodes),
         Line(LAUNCH, "num_processes", said.whole("parallel.world"), "parallel.world"),
     )
-    return Sheet((*lines, *sharding(said), *launch), (dtypes(said),), model)
+    counted = said.get("batch.loss_tokens") if task == SAMPLED else None
+    completion = (Line(ARGS, "max_completion_length", counted, "batch.loss_tokens"),) if counted else ()
+    return Sheet((*lines, *completion, *sharding(said), *launch), (dtypes(said),), model)
 
 
 def files(lines: tuple[Line, ...], names: Names, head: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from trainledger.facts.import_hf_trl import VLLM_SHARE, VLLM_SLEEP
 from trainledger.importers.arguments import Arguments
+from trainledger.importers.piece import Given
 
 COLOCATE = "colocate"
+REFERENCED = (
+    "run.reference"  # the fact whether a reference is read; it is a model of its own where no adapter is trained
+)
 
 
 def grpo_roles(given: Arguments) -> None:
-    """Give the roles. An adapter that is switched off is its own reference; a server's devices are not said."""
+    """Give the roles, whether a reference is read, and the tokens of completions: no others count. A server's devices
+    are not said."""
     piece = given.piece
+    length, counted = piece.given.get("batch.sequence"), given.whole("max_completion_length", least=1)
+    if length and counted and isinstance(length.value, int) and counted <= length.value:
+        piece.give("batch.loss_tokens", counted, given.where("max_completion_length"))
     piece.give("roles.policy.placement", "colocated", given.where("num_generations"))
-    reference = bool(given.number("beta")) or bool(given.flag("force_use_ref_model"))
-    if reference and not given.flag("use_peft"):
-        piece.give("roles.reference.placement", "colocated", given.where("beta", "force_use_ref_model"))
+    beta, forced = given.number("beta"), bool(given.flag("force_use_ref_model"))
+    if beta is not None or forced:
+        piece.facts[REFERENCED] = Given(forced or bool(beta), given.where("beta", "force_use_ref_model"))
     if not given.flag("use_vllm") or (given.text("vllm_mode") or COLOCATE) != COLOCATE:
         return
     share, tp = given.number("vllm_gpu_memory_utilization"), given.whole("vllm_tensor_parallel_size", least=1)

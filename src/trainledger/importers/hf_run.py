@@ -14,6 +14,7 @@ from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS, ORD
 from trainledger.facts.import_hf_optim import OPTIMS
 from trainledger.facts.import_hf_trl import TRL_KEYS
 from trainledger.facts.import_rows import KeyRow, Means
+from trainledger.facts.preferences import SAMPLED
 from trainledger.importers.accelerate_yaml import mesh_keys
 from trainledger.importers.arguments import Arguments
 from trainledger.importers.deepspeed_json import deepspeed_argument
@@ -52,7 +53,8 @@ def run_piece(piece: Piece, args: Mapping[str, Given], context: Context) -> None
     _precision(given)
     _stack(given)
     _recompute(given)
-    if trl and given.text(TASK) == "grpo":
+    before = (one.given["task"].value for one in context.pieces if "task" in one.given)  # a command's, of its file
+    if trl and (given.text(TASK) or next(before, "")) == SAMPLED:
         grpo_roles(given)
     beyond_keys(given)
     adapter_keys(given, trl)

@@ -13,6 +13,7 @@ from trainledger.facts.import_hf_filled import (
     LIGER_LOSS,
     REFERENCED,
     TRAINER_FILLED,
+    TRL_BETA,
     TRL_FILLED,
     TRL_LOSSES,
     TRL_REFERENCE,
@@ -22,12 +23,13 @@ from trainledger.facts.import_hf_filled import (
     holds,
 )
 from trainledger.facts.import_rows import FilledRow
-from trainledger.facts.preferences import ALONE
+from trainledger.facts.preferences import ALONE, SAMPLED
 from trainledger.facts.sharding import FIRST, SECOND
 from trainledger.facts.versions import NEWEST, at_least
 from trainledger.importers.deepspeed_json import MICRO, ON, STEPS
 from trainledger.importers.hf_fsdp import FULL, GRADIENTS, HYBRID, HYBRID_GRADIENTS, NONE, OPTIONS
 from trainledger.importers.hf_precision import precision
+from trainledger.importers.hf_roles import REFERENCED as REFERENCE
 from trainledger.importers.piece import AUTO, Filled, Given, Piece, Rank
 
 DEFAULT = "default: "  # how the place of a value begins that no file gives
@@ -154,6 +156,8 @@ class Joined:
         ahead = self.said("stack.options.precompute_ref_log_probs")
         if whole and not ahead and self.value("task") in REFERENCED:
             self.fill(TRL_REFERENCE)
+        if whole and self.value("task") == SAMPLED:
+            self._reference()
         if self.value("stack.recompute.kind") == "none":
             for held in (self.piece.filled, self.filled):
                 held.pop("stack.recompute.reentrant", None)
@@ -166,11 +170,18 @@ class Joined:
             newest = NEWEST[name]
             self.piece.fill(f"stack.versions.{name}", newest.version, "the newest version known", newest.source)
 
+    def _reference(self) -> None:
+        """The reference of sampled sequences, a model of its own: an adapter that is switched off is its own."""
+        if self.fact(REFERENCE):
+            self.piece.give(TRL_BETA.path, TRL_BETA.value, self.where(REFERENCE))
+        elif REFERENCE not in self.facts and holds(TRL_BETA, self.versions.get("trl")):
+            self.fill(TRL_BETA)
+
     def _reads_logits(self) -> bool:
         """Whether a trainer over preferences reads all logits though the model's own loss is fused."""
         task, release = self.value("task"), self.versions.get("trl")
         fused = "run.liger_loss" in self.facts or (self.trl and at_least(release, LIGER_LOSS.since))
-        return task in ALONE or (task in REFERENCED and not fused)
+        return task in ALONE or (task in (*REFERENCED, SAMPLED) and not fused)
 
     def _strategy(self) -> None:
         if ON in self.facts:

@@ -1,0 +1,68 @@
+"""GRPO as TRL's arguments say it: who acts, whether a reference is a second model, and which tokens count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainledger.importers.outside import read_any
+from trainledger.plan.schema import Plan
+
+VERSIONS = {"torch": "2.14.1", "transformers": "5.24.0", "accelerate": "1.15.0"}
+ARGUMENTS = {
+    "model_name_or_path": "Qwen/Qwen2.5-1.5B",
+    "num_generations": 8,
+    "max_prompt_length": 512,
+    "max_completion_length": 1024,
+    "per_device_train_batch_size": 8,
+    "bf16": "true",
+}
+
+
+def plan(folder: Path, trl: str = "1.16.0", command: str = "", **more: object) -> Plan:
+    """What a file of arguments is read as, or the command that names it."""
+    text = "".join(f"{name}: {value}\n" for name, value in {**ARGUMENTS, **more}.items())
+    (folder / "grpo.yaml").write_text(text, encoding="utf-8")
+    (folder / "run.sh").write_text(f"{command}\n", encoding="utf-8")
+    read = folder / ("run.sh" if command else "grpo.yaml")
+    return read_any([str(read)], versions={**VERSIONS, "trl": trl}).plan
+
+
+def acting(found: Plan) -> list[str]:
+    assert found.roles is not None
+    return [name for name, _ in found.roles.given()]
+
+
+@pytest.mark.parametrize(
+    ("trl", "more", "expected"),
+    [
+        ("1.16.0", {}, ["policy"]),
+        ("1.16.0", {"beta": 0.1}, ["policy", "reference"]),
+        ("1.16.0", {"force_use_ref_model": "true"}, ["policy", "reference"]),
+        ("1.16.0", {"beta": 0.1, "use_peft": "true"}, ["policy"]),
+        ("0.18.2", {}, ["policy", "reference"]),
+        ("0.18.2", {"beta": 0.0}, ["policy"]),
+        ("0.18.2", {"use_peft": "true"}, ["policy"]),
+        ("0.19.0", {}, ["policy"]),
+    ],
+)
+def test_a_reference_is_a_second_model(tmp_path: Path, trl: str, more: dict[str, object], expected: list[str]) -> None:
+    assert acting(plan(tmp_path, trl, **more)) == expected
+
+
+def test_completions_count_where_they_fit_the_sequence(tmp_path: Path) -> None:
+    assert plan(tmp_path).batch.loss_tokens == 1024
+    assert plan(tmp_path, max_length=512).batch.loss_tokens is None
+
+
+def test_a_command_reads_its_files_roles(tmp_path: Path) -> None:
+    command = f"trl grpo --num_processes 1 --config {tmp_path / 'grpo.yaml'}"
+    assert acting(plan(tmp_path, command=command, beta=0.1)) == ["policy", "reference"]
+    assert acting(plan(tmp_path, command=f"{command} --use_peft", beta=0.1)) == ["policy"]
+    assert plan(tmp_path, command=command).batch.loss_tokens == 1024
+
+
+def test_the_loss_goes_by_the_release(tmp_path: Path) -> None:
+    losses = {trl: plan(tmp_path, trl).stack.loss for trl in ("0.19.1", "1.14.0", "1.15.0", "1.16.0")}
+    assert losses == {"0.19.1": "full-fp32", "1.14.0": "full-fp32", "1.15.0": "fused-linear", "1.16.0": "fused-linear"}
