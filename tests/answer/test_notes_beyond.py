@@ -37,3 +37,18 @@ def test_an_evaluation_without_a_rule_is_named() -> None:
     (note,) = beyond_uncounted(plan_of(**given, stack=pith))
     assert note.startswith("evaluation: ")
     assert note.endswith("too low")
+
+
+@pytest.mark.parametrize(
+    ("batch", "lengths", "attention", "said"),
+    [
+        (2, {"median": 90, "longest": 400}, "sdpa", True),
+        (1, {"median": 90, "longest": 400}, "sdpa", False),
+        (2, {"median": 90, "longest": 400}, "flash", False),
+        (2, {"median": 90, "longest": 400, "packing": "padding-free"}, "sdpa", False),
+        (2, {"longest": 400}, "sdpa", False),
+    ],
+)
+def test_masks_of_padded_rows_are_named(batch: int, lengths: dict[str, Any], attention: str, said: bool) -> None:
+    plan = plan_of(batch={"micro_batch": batch}, lengths=lengths, stack={"attention": attention})
+    assert any("bring a mask" in note for note in beyond_uncounted(plan)) is said

@@ -12,7 +12,7 @@ from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import Estimate, estimate, states_of
 from trainledger.ledger.rank import Ledger
 from trainledger.lines.line import Account
-from trainledger.lines.stream import total
+from trainledger.lines.stream import net, total
 from trainledger.model.build import model_of
 from trainledger.model.counts import total as parameters
 
@@ -111,12 +111,7 @@ def test_lines_add_up_and_nothing_leaks(sections: dict[str, Any]) -> None:
     for moment in found.moments:
         assert total(found.lines, moment.live) == moment.allocated
         assert all(copies > 0 for _, copies in moment.live)
-    counts: dict[int, int] = {}
-    for segment in found.segments:
-        for event in segment.events:
-            if event:
-                line = abs(event) - 1
-                counts[line] = counts.get(line, 0) + segment.repeat * (1 if event > 0 else -1)
+    counts = net(found.segments)
     left = {found.lines[line].account for line, count in counts.items() if count}
     assert min(counts.values()) >= 0
     assert not left & {Account.GRADIENTS, Account.CLIP, Account.CACHE}

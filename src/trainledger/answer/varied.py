@@ -108,8 +108,7 @@ def _samples(plan: Plan, seed: int) -> Iterator[int]:
     middle, longest, drops = found[MEDIAN], found[LONGEST], plan.lengths is not None and plan.lengths.longer == "drop"
     spread, most = log(longest / middle) / VARIED.deviations, min(longest, plan.batch.sequence) if drops else longest
     while True:
-        curve = max(round(chance.lognormal(log(middle), spread)), 1)
-        drawn = values[chance.integers(len(values))] if values else curve
+        drawn = values[chance.integers(len(values))] if values else max(round(chance.lognormal(log(middle), spread)), 1)
         if drawn <= most:
             yield drawn
 

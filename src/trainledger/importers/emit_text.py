@@ -5,34 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
 from trainledger.importers.emit import ENV, LAUNCH, Line, nested
-
-INDENT = "  "
+from trainledger.plan.yaml_text import yaml_lines
 
 
 def yaml_file(lines: Iterable[Line], head: Iterable[str]) -> str:
     """A YAML file: nested mappings of dotted keys, a comment with the plan's key at each."""
     kept = list(lines)
     origins = {line.key: line.path for line in kept}
-    body = _yaml(nested((line.key, line.value) for line in kept), "", origins)
+    body = yaml_lines(nested((line.key, line.value) for line in kept), yaml_value, origins)
     return "\n".join([*(f"# {text}" for text in head), *body]) + "\n"
-
-
-def _yaml(data: Mapping[str, Any], above: str, origins: Mapping[str, str]) -> Iterator[str]:
-    pad = "".join(INDENT for _ in above.split(".")) if above else ""
-    for key, value in data.items():
-        name = f"{above}.{key}" if above else key
-        comment = f"  # {origins[name]}" if origins.get(name) else ""
-        if isinstance(value, dict) and value:
-            yield f"{pad}{key}:{comment}"
-            yield from _yaml(value, name, origins)
-        else:
-            yield f"{pad}{key}: {yaml_value(value)}{comment}"
 
 
 def yaml_value(value: Any) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
 from trainledger.plan.schema import Plan, as_mapping
+from trainledger.plan.yaml_text import yaml_lines
 from trainledger.show.document import Origin
 from trainledger.show.doubts import unknown
-
-INDENT = "  "
 
 
 def plan_text(plan: Plan, draft: Origin) -> str:
@@ -22,20 +20,7 @@ def plan_text(plan: Plan, draft: Origin) -> str:
     head = [f"# {name}: {found}" for name, found in draft.formats]
     head += [f"# {unknown(one)}" for one in draft.unknown]
     head += [f"# not counted: {one.path} ({one.where}): {one.direction}" for one in draft.uncounted]
-    return "\n".join([*head, *_lines(as_mapping(plan), (), origins)])
-
-
-def _lines(data: Mapping[str, Any], path: tuple[str, ...], origins: Mapping[str, str]) -> Iterator[str]:
-    pad = "".join(INDENT for _ in path)
-    for key, value in data.items():
-        here = (*path, key)
-        origin = origins.get(".".join(here), "")
-        comment = f"  # {origin}" if origin else ""
-        if isinstance(value, dict) and value:
-            yield f"{pad}{scalar(key)}:{comment}"
-            yield from _lines(value, here, origins)
-        else:
-            yield f"{pad}{scalar(key)}: {scalar(value)}{comment}"
+    return "\n".join([*head, *yaml_lines(as_mapping(plan), scalar, origins)])
 
 
 def scalar(value: Any) -> str:

@@ -11,6 +11,7 @@ from trainledger.answer.search_goal import plain
 from trainledger.answer.search_recipes import why
 from trainledger.base.units import format_size
 from trainledger.facts.roofline import WORDS
+from trainledger.plan.yaml_text import yaml_lines
 from trainledger.show.plan_text import scalar
 from trainledger.show.table import Section
 
@@ -175,13 +176,4 @@ def _published(one: Recipe, answer: Answer) -> dict[str, Any]:
 def plan_lines(answer: Answer) -> str:
     """The first plan as a plan's file in YAML. Raises IndexError where none fits."""
     data = plain(answer.goal, answer.ranked[0].candidate)
-    return "\n".join(_yaml(data, ""))
-
-
-def _yaml(data: dict[str, Any], pad: str) -> Iterator[str]:
-    for key, value in data.items():
-        if isinstance(value, dict) and value:
-            yield f"{pad}{scalar(key)}:"
-            yield from _yaml(value, pad + "  ")
-        else:
-            yield f"{pad}{scalar(key)}: {scalar(value)}"
+    return "\n".join(yaml_lines(data, scalar, {}))
