@@ -14,7 +14,6 @@ from trainledger.model.build import model_of
 
 PHI3 = {**LLAMA, "model_type": "phi3", "pad_token_id": 0}
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
-STACKED = {"target_parameters": ["experts"]}
 NEW = {"transformers": "5.24.0", "peft": "0.21.2"}
 LORA = {"kind": "lora", "targets": "all-linear"}
 
@@ -25,20 +24,8 @@ LORA = {"kind": "lora", "targets": "all-linear"}
         ("adapter.targets", "fits no module", {"adapter": {"kind": "lora", "targets": "q_proj"}}),
         ("adapter.targets", "pattern", {"adapter": {"kind": "lora", "targets": "("}}),
         ("adapter.targets", "default", {"adapter": {"kind": "lora"}, "model": PHI3}),
-        ("adapter.options.target_parameters", "experts", {"adapter": {**LORA, "options": STACKED}}),
         ("adapter.kind", "dequantises", {"adapter": {**LORA, "kind": "dora"}, "quantization": {"kind": "int8"}}),
         ("quantization.kind", "dequantised", {"adapter": LORA, "quantization": {"kind": "mxfp4"}}),
-        (
-            "adapter.targets",
-            "experts are linear layers",
-            {"adapter": LORA, "model": MIXTRAL, "stack": {"versions": {"transformers": "4.48.1"}}},
-        ),
-        ("adapter.targets", "stacked weights", {"adapter": LORA, "model": MIXTRAL, "stack": {"versions": NEW}}),
-        (
-            "adapter.targets",
-            "stacked weights",
-            {"adapter": {**LORA, "targets": ["q_proj", "w1"]}, "model": MIXTRAL, "stack": {"versions": NEW}},
-        ),
         ("quantization", "adapter", {"quantization": {"kind": "nf4"}}),
         (
             "stack.versions.peft",

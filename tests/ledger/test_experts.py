@@ -21,10 +21,10 @@ SLOTS = BATCH * SEQUENCE * TOP_K
 def written(trained: bool, normalise: bool = True, upcast: bool = False) -> tuple[Tape, int]:
     tape = Tape()
     x = tape.inherit((Axis(Dim.BATCH, BATCH), Axis(Dim.SEQUENCE, SEQUENCE), H), BF16, trained, "x")
-    weights = [tape.outside(weight.dims, BF16, trained, weight) for weight in (ROUTER, GATE_UP, DOWN)]
-    _, scores, chosen = experts.router(tape, Router(ROUTER, TOP_K, normalise, upcast), x, weights[0])
+    values = {weight: tape.outside(weight.dims, BF16, trained, weight) for weight in (ROUTER, GATE_UP, DOWN)}
+    _, scores, chosen = experts.router(tape, Router(ROUTER, TOP_K, normalise, upcast), x, values[ROUTER])
     spec = Experts(TOP_K, GATE_UP, DOWN, ActKind.SILU)
-    return tape, experts.experts(tape, spec, [x, scores, chosen], weights[1], weights[2])
+    return tape, experts.experts(tape, spec, [x, scores, chosen], values.__getitem__)
 
 
 def kept(tape: Tape) -> dict[str, int]:

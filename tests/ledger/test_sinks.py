@@ -8,7 +8,7 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, INT64
 from trainledger.ledger import sinks
 from trainledger.ledger.tape import EXTERNAL, Tape
-from trainledger.model.program import BestRouter, Role, SinkAttention, Weight
+from trainledger.model.program import BestRouter, ClampedExperts, Role, SinkAttention, Weight
 
 BATCH, SEQUENCE, HEADS, HEAD, HIDDEN, WIDTH, COUNT, TOP_K = 2, 32, 4, 16, 64, 96, 8, 2
 TOKENS = (Axis(Dim.BATCH, BATCH), Axis(Dim.SEQUENCE, SEQUENCE))
@@ -51,15 +51,14 @@ def test_experts_leave_a_hidden_state(trained: bool) -> None:
     x = tape.inherit((*TOKENS, H), BF16, trained, "x")
     slots = (*TOKENS, Axis(Dim.SLOTS, TOP_K))
     scores, chosen = tape.inherit(slots, BF16, trained, "scores"), tape.inherit(slots, INT64, False, "chosen")
-    first, second, third, fourth = (
-        tape.outside(dims, BF16, trained, Weight(f"{at}", dims)) for at, dims in enumerate(SHAPES)
-    )
-    out = sinks.clamped(tape, [x, scores, chosen], first, second, third, fourth)
+    weights = [Weight(f"{at}", dims) for at, dims in enumerate(SHAPES)]
+    values = {weight: tape.outside(weight.dims, BF16, trained, weight) for weight in weights}
+    out = sinks.clamped(tape, ClampedExperts(TOP_K, *weights), [x, scores, chosen], values.__getitem__)
     assert (tape.dims[out], tape.dtype[out]) == (tape.dims[x], BF16)
     assert bool(kept(tape)) is trained
     biases = [
         tape.dims[prim.outs[0]][-1].size
         for prim in tape.prims
-        if prim.kind == "index" and prim.ins[0] in (second, fourth)
+        if prim.kind == "index" and prim.ins[0] in (values[weights[1]], values[weights[3]])
     ]
     assert biases == [2 * WIDTH, HIDDEN]

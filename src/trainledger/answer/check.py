@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainledger.answer.check_acting import acting_problems
-from trainledger.answer.check_adapter import adapter_problems, expert_problems, head_problems, magnitude_problems
+from trainledger.answer.check_adapter import adapter_problems, head_problems, magnitude_problems
 from trainledger.answer.check_attention import attention_problems
 from trainledger.answer.check_colossal import colossal_problems
 from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspeed_problems
@@ -20,6 +20,7 @@ from trainledger.answer.check_pipeline import pipeline_model_problems, pipeline_
 from trainledger.answer.check_preferences import preference_problems
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
 from trainledger.answer.check_sequence import fetches, sequence_model_problems, sequence_problems
+from trainledger.answer.check_stacked import expert_problems
 from trainledger.answer.check_tensor import tensor_model_problems, tensor_problems
 from trainledger.answer.check_torchtitan import torchtitan_problems
 from trainledger.answer.check_trainable import trainable_problems

@@ -7,22 +7,20 @@ from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
 from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
-from trainledger.facts.peft_methods import CONVERTED_TARGETS, METHODS
-from trainledger.facts.quantization import QUANT_KINDS, STACKED_EXPERTS, When
+from trainledger.facts.peft_methods import METHODS
+from trainledger.facts.quantization import QUANT_KINDS, When
 from trainledger.facts.scope import OWN_MODELS, SCOPE
 from trainledger.facts.versions import at_least
 from trainledger.ledger.losses import CHUNKED, FUSED
-from trainledger.model.adapted import ALL_LINEAR
-from trainledger.model.program import Embed, Experts, Linear, Model, SigmoidRouter
+from trainledger.model.program import Embed, Linear, Model
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
+from trainledger.model.stacked import PARAMETERS
 from trainledger.model.weights import LowRank
 from trainledger.plan.schema import Plan
 from trainledger.plan.training import Adapter
 
-EXPERT_LAYERS = ("w1", "w2", "w3", "gate", "gate_proj", "up_proj", "down_proj")
 OVER = {"": ("lora", "ln-tuning"), "nf4": (*LORA_KINDS, "ln-tuning"), "fp4": (*LORA_KINDS, "ln-tuning")}  # by base
 LATER = {
-    "target_parameters": "adapters of stacked experts are not written yet",
     "layers_pattern": "layers are told by the first number in a module's path",
 }
 
@@ -48,7 +46,7 @@ def adapter_problems(plan: Plan) -> Iterator[Problem]:
 
 
 def _targets(given: Adapter) -> Iterator[Problem]:
-    if given.targets is None:
+    if given.targets is None and not given.options.get(PARAMETERS):
         found = "PEFT has no default targets for this model type, or none that is known here"
         yield Problem("adapter.targets", "left out", found, "Name the modules, or write all-linear.")
     elif isinstance(given.targets, str):
@@ -56,42 +54,6 @@ def _targets(given: Adapter) -> Iterator[Problem]:
             re.compile(given.targets)
         except re.error as error:
             yield Problem("adapter.targets", f"{given.targets[:40]!r}: {error}", "a text is a pattern of whole paths")
-
-
-def expert_problems(plan: Plan, model: Model) -> Iterator[Problem]:
-    """Experts that an adapter would reach: before Transformers 5.0 each of their matrices is a linear layer, and since
-    then PEFT adapts the stacked weights instead; and a router that it cannot wrap."""
-    yield from _router(plan, model)
-    given, release = plan.adapter, plan.stack.versions.get("transformers")
-    if given is None:
-        return
-    stacked = at_least(release, STACKED_EXPERTS.since)
-    if stacked and not at_least(plan.stack.versions.get("peft"), CONVERTED_TARGETS.since):
-        return
-    routed = any(isinstance(op.spec, Experts) for block in model.blocks for op in block.ops)
-    named = (given.targets,) if isinstance(given.targets, str) else given.targets or ()
-    reached = [name for name in named if name == ALL_LINEAR or name.rpartition(".")[2] in EXPERT_LAYERS]
-    if routed and reached:
-        allowed = f"with transformers {release} experts are linear layers, and adapters of those are not written yet"
-        if stacked:
-            allowed = "PEFT adapts the experts' stacked weights and the router for it, which is not written yet"
-        yield Problem("adapter.targets", f"found {reached[0]!r}", allowed, "Name the modules of the attention alone.")
-
-
-def _router(plan: Plan, model: Model) -> Iterator[Problem]:
-    """A router that is a linear layer with two results, which PEFT wraps and then fails on.
-
-    Source: transformers/models/llama4/modeling_llama4.py, Llama4Router (5.24.0); peft/tuners/lora/layer.py, Linear.
-    """
-    routers = [op for block in model.blocks for op in block.ops if isinstance(op.spec, SigmoidRouter)]
-    if plan.adapter is None or not routers:
-        return
-    given = plan.adapter.targets
-    named = given if isinstance(given, list | tuple) else [] if given is None else [given]
-    if any(name == ALL_LINEAR or name.rpartition(".")[2] == "router" for name in named):
-        found = f"found {ALL_LINEAR!r}" if given == ALL_LINEAR else "names the router"
-        allowed = f"PEFT wraps {routers[0].name} too, whose two results its layers do not know, and the run fails"
-        yield Problem("adapter.targets", found, allowed, "Name the modules: q_proj, k_proj, v_proj, o_proj and others.")
 
 
 def _prompt(given: Adapter) -> Iterator[Problem]:

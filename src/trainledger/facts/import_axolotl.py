@@ -15,7 +15,8 @@ LOADER = Source("Axolotl's model loader", "axolotl/loaders/model.py, adapter.py"
 
 _READ = """
 base_model adapter lora_model_dir lora_r lora_alpha lora_dropout lora_target_modules lora_target_linear
-lora_modules_to_save peft_use_dora peft_autocast_adapter_dtype peft_layers_to_transform load_in_8bit load_in_4bit
+lora_modules_to_save lora_target_parameters lora_rank_pattern lora_rank_pattern.* peft_use_dora
+peft_autocast_adapter_dtype peft_layers_to_transform load_in_8bit load_in_4bit
 bnb_config_kwargs.* bf16 fp16 bfloat16 float16 float32 gradient_checkpointing gradient_checkpointing_kwargs
 gradient_checkpointing_kwargs.* activation_offloading sequence_len sample_packing pad_to_sequence_len
 pad_to_multiple_of micro_batch_size gradient_accumulation_steps batch_size optimizer optim_args optim_target_modules
@@ -81,7 +82,7 @@ _UNCOUNTED: tuple[tuple[str, Direction], ...] = (
     *((name, LOW) for name in (
         "auto_find_batch_size do_causal_lm_eval do_bench_eval eval_causal_lm_metrics tokens "
         "resize_token_embeddings_to_32x "
-        "lora_target_parameters lora_rank_pattern lora_rank_pattern.* peft_trainable_token_indices "
+        "peft_trainable_token_indices "
         "peft_trainable_token_indices.* peft_layer_replication trl.sync_ref_model dpo_generate_during_eval vllm vllm.* "
         "trl.vllm_enable_sleep_mode use_pose pose_* kd_* nemo_gym_*"
     ).split()),
@@ -127,6 +128,7 @@ BATCH_SAME = (
 ADAPTER_SAME = (
     ("lora_dropout", "lora_dropout"),
     ("lora_modules_to_save", "lora_modules_to_save"),
+    ("lora_target_parameters", "lora_target_parameters"),
     ("use_dora", "peft_use_dora"),
 )
 LIGER = (  # Liger's kernels by the Trainer's names, and the keys that turn each on

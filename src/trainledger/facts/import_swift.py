@@ -18,7 +18,8 @@ LOGITS = Source("ms-swift, logits of labels alone", "swift/trainers/mixin.py, ge
 _READ = """
 model model_id_or_path model_type tuner_type train_type sft_type torch_dtype dtype attn_impl use_flash_attn max_length
 lora_rank lora_dropout lora_dropout_p target_modules lora_target_modules modules_to_save lora_modules_to_save
-lora_dtype lora_bias lora_bias_trainable use_dora quant_method quant_bits quantization_bit bnb_4bit_quant_type
+target_parameters lora_dtype lora_bias lora_bias_trainable use_dora quant_method quant_bits quantization_bit
+bnb_4bit_quant_type
 bnb_4bit_use_double_quant bnb_4bit_comp_dtype bnb_4bit_compute_dtype packing padding_free sequence_parallel_size
 per_device_train_batch_size batch_size gradient_accumulation_steps gradient_checkpointing
 gradient_checkpointing_kwargs gradient_checkpointing_kwargs.* use_liger use_liger_kernel rlhf_type deepspeed
@@ -77,7 +78,7 @@ _UNCOUNTED: tuple[tuple[str, Direction], ...] = (
         "vllm_pipeline_parallel_size vllm_use_async_engine vllm_engine_kwargs "
         "reward_model reward_adapters teacher_model teacher_adapters teacher_model_server max_completion_length "
         "num_generations generation_batch_size steps_per_generation response_length sync_ref_model "
-        "galore_with_embedding target_parameters enable_dft_loss num_ppo_epochs num_mini_batches "
+        "galore_with_embedding enable_dft_loss num_ppo_epochs num_mini_batches "
         "local_rollout_forward_batch_size ds3_gather_for_generation ref_adapters"
     ).split()),
     *((name, EITHER) for name in (

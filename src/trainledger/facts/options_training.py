@@ -118,15 +118,17 @@ TRAINING_ROWS: tuple[Row, ...] = (
             ("decompose_both", BOOL),
             ("n_frequency", COUNT),
             ("feedforward_modules", TEXTS),
+            ("target_parameters", TEXTS),
+            ("alpha_pattern", Kind.ANY),
+            ("lora_alpha", NUMBER),
+            ("use_rslora", BOOL),
         ),
     ),
     *harmless(
         ADAPTER,
         PEFT,
         (
-            ("lora_alpha", NUMBER),
             ("alpha", NUMBER),
-            ("use_rslora", BOOL),
             ("init_weights", Kind.ANY),
             ("target_r", COUNT),  # masked, not made smaller
             ("scaling", NUMBER),
@@ -144,7 +146,6 @@ TRAINING_ROWS: tuple[Row, ...] = (
         (
             ("layers_pattern", Kind.ANY, HIGH),
             ("init_lora_weights", Kind.ANY, EITHER),
-            ("target_parameters", TEXTS, LOW),
             ("token_dim", COUNT, EITHER),
             ("num_layers", COUNT, EITHER),
             ("encoder_num_layers", COUNT, EITHER),

@@ -23,23 +23,6 @@ class MethodRow:
         return dict(self.sizes)[name]
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertedTargets:
-    """Since which release PEFT reads targets that name experts and routers, as they were before Transformers stacked
-    them, as adapters of the stacked weights."""
-
-    since: str
-    source: Source
-
-
-CONVERTED_TARGETS = ConvertedTargets(
-    "0.19",
-    Source(
-        "PEFT mixtures of experts", "peft/utils/transformers_weight_conversion.py, _convert_peft_config_moe", "0.21.2"
-    ),
-)
-
-
 def _row(kind: str, folder: str, rank: int = 0, since: str = "", **sizes: int) -> MethodRow:
     source = Source(f"PEFT {kind}", f"peft/tuners/{folder}/layer.py, config.py, model.py", "0.21.2")
     return MethodRow(kind, rank, tuple(sizes.items()), since, source)

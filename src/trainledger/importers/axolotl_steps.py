@@ -79,6 +79,9 @@ def trained(front: FrontEnd) -> None:
     layers = own.raw("peft_layers_to_transform")
     if layers is not None and own.has("adapter"):
         piece.given["adapter.options.layers_to_transform"] = Given(layers, own.where("peft_layers_to_transform"))
+    ranks = own.raw("lora_rank_pattern")
+    if isinstance(ranks, dict) and ranks and own.has("adapter"):
+        piece.given["adapter.options.rank_pattern"] = Given(ranks, own.where("lora_rank_pattern"))
     if own.flag("peft_autocast_adapter_dtype") is False:
         piece.give("adapter.options.autocast_adapter_dtype", False, own.where("peft_autocast_adapter_dtype"))
     targets = own.raw("lora_target_modules")

@@ -49,6 +49,7 @@ def adapter(front: FrontEnd) -> None:
         front.fill(SWIFT_FILLED, "lora_r", "lora_dropout", "lora_target_modules")
         extra = own.texts("modules_to_save", "lora_modules_to_save")
         front.hand("lora_modules_to_save", extra, "modules_to_save", "lora_modules_to_save")
+        front.hand("lora_target_parameters", own.texts("target_parameters"), "target_parameters")
         if (bias := own.text("lora_bias", "lora_bias_trainable")) not in (None, "none"):
             front.hand("lora_bias", bias, "lora_bias", "lora_bias_trainable")
     elif kind:

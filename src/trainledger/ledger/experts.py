@@ -10,6 +10,7 @@ value_selecting_reduction_backward write into zeros in place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
@@ -106,16 +107,17 @@ def sorted_tokens(t: Tape, x: int, scores: int, chosen: int, count: Dims) -> Ord
     return Order(slots, rows, weights, order, place, ends, (narrow, tokens))
 
 
-def experts(t: Tape, spec: p.Experts, ins: list[int], gate_up: int, down: int) -> int:
-    """The sum over each token's experts, weighed by their scores, in the hidden state's dtype."""
+def experts(t: Tape, spec: p.Experts, ins: list[int], read: Callable[[p.Weight], int]) -> int:
+    """The sum over each token's experts, weighed by their scores, in the hidden state's dtype. `read`: the value of a
+    weight, which an adapter makes when it is first read."""
     x, scores, chosen = ins
-    o = sorted_tokens(t, x, scores, chosen, t.dims[gate_up][:1])
-    both = grouped(t, o.rows, gate_up, o.ends, (*o.slots, t.dims[gate_up][1]))
-    inner = (*o.slots, t.dims[down][-1])
+    o = sorted_tokens(t, x, scores, chosen, spec.gate_up.dims[:1])
+    both = grouped(t, o.rows, read(spec.gate_up), o.ends, (*o.slots, spec.gate_up.dims[1]))
+    inner = (*o.slots, spec.down.dims[-1])
     gate, up = aten.chunk(t, both, (inner, inner))
     product = aten.mul(t, activation(t, spec.act, gate), up, "gated")
     t.end([both, gate, up])
-    out = grouped(t, product, down, o.ends, (*o.slots, t.dims[x][-1]))
+    out = grouped(t, product, read(spec.down), o.ends, (*o.slots, t.dims[x][-1]))
     t.end([product])
     return in_token_order(t, o, out, x)
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DType
+from trainledger.ledger import stacked
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.visits import Call
@@ -67,7 +68,7 @@ class Setting:
 class Frame:
     """One block being written on a tape: the tape, the setting, names bound to values, parameters by weight, the
     attention kernels of the operations being written, fused kernels, releases, operations' primitives and calls, the
-    keys of each attention, and its values."""
+    keys of each attention, and its values; parameters that are adapted for the call that is being written."""
 
     tape: Tape
     setting: Setting
@@ -80,6 +81,7 @@ class Frame:
     calls: list[Call] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
+    folded: dict[Weight, stacked.Folded] = field(default_factory=dict)
 
     def choice(self, spec: p.Attention) -> Choice:
         """The kernel that this attention runs, given whether there is a mask for it."""
@@ -110,10 +112,24 @@ class Frame:
         """The parameter's value on this tape (None for None)."""
         if weight is None:
             return None
+        if weight in self.folded:
+            return self.folded[weight].read(self.tape)
         if weight not in self.params:
             dtype = self.setting.dtype_of(weight)
             self.params[weight] = self.tape.outside(weight.dims, dtype, self.trained(weight), weight)
         return self.params[weight]
+
+    def wrapped(self, folds: tuple[p.Fold, ...]) -> None:
+        """A module is called inside the wrappers of its parameters."""
+        for one in folds:
+            values = self.need(one.weight), self.need(one.down), self.need(one.up)
+            self.folded[one.weight] = stacked.fold(self.tape, one, values, self.software.release("peft"))
+
+    def unwrapped(self) -> None:
+        """The wrappers' call has returned: what they made is let go."""
+        for one in self.folded.values():
+            self.tape.end([*one.factors, *(() if one.made is None else (one.made,))])
+        self.folded.clear()
 
     def need(self, weight: Weight) -> int:
         """The parameter's value on this tape."""

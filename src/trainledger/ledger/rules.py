@@ -187,7 +187,7 @@ def _routed(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> 
     frozen = not (f.trained(spec.gate_up) or f.trained(spec.down))
     if frozen and f.setting.transformers and not at_least(f.setting.transformers, STACKED_EXPERTS.since):
         return [experts_loop.experts(f.tape, spec, ins)]
-    return [experts.experts(f.tape, spec, ins, f.need(spec.gate_up), f.need(spec.down))]
+    return [experts.experts(f.tape, spec, ins, f.need)]
 
 
 def _by_titan(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> list[int]:
@@ -272,7 +272,9 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
         elif isinstance(op.spec, p.Tiled):
             outs = [tiled.mlp(frame, op, op.spec, ins[0])]
         else:
+            frame.wrapped(op.folds)
             outs = _apply(frame, op, ins)
+            frame.unwrapped()
         frame.marks.append((op.name, first, len(tape.prims)))
         if op.asked and not tape.grad[outs[0]]:
             tape.grad[outs[0]] = True

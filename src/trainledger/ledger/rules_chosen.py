@@ -31,7 +31,7 @@ def apply(f: Frame, spec: Chosen, ins: list[int]) -> list[int]:
     if isinstance(spec, p.BestRouter):
         router = experts_torchtitan.best_router if titan else sinks.best_router
         return router(f.tape, spec, ins[0], (f.need(spec.weight), f.need(spec.bias)))
-    weights = [f.need(weight) for weight in spec.weights]
     if titan:
+        weights = [f.need(weight) for weight in spec.weights]
         return [experts_torchtitan.clamped(f.tape, ins, *weights, ranks=f.software.experts)]
-    return [sinks.clamped(f.tape, ins, *weights)]
+    return [sinks.clamped(f.tape, spec, ins, f.need)]

@@ -6,6 +6,8 @@ tools/autograd/derivatives.yaml: clamp, max; FunctionsManual.cpp: clamp_backward
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import BOOL, INT64
 from trainledger.ledger import aten, nn
@@ -60,21 +62,20 @@ def best_router(t: Tape, spec: p.BestRouter, x: int, weights: tuple[int, int]) -
     return [logits, scores, chosen]
 
 
-def clamped(t: Tape, ins: list[int], *weights: int) -> int:
-    """The sum over each token's experts, weighed by their scores, in the hidden state's dtype; `weights`: of gate and
-    up, of down, each with its biases."""
+def clamped(t: Tape, spec: p.ClampedExperts, ins: list[int], read: Callable[[p.Weight], int]) -> int:
+    """The sum over each token's experts, weighed by their scores, in the hidden state's dtype. `read`: the value of a
+    weight, which an adapter makes when it is first read."""
     x, scores, chosen = ins
-    gate_up, gate_up_bias, down, down_bias = weights
-    o = sorted_tokens(t, x, scores, chosen, t.dims[gate_up][:1])
+    o = sorted_tokens(t, x, scores, chosen, spec.gate_up.dims[:1])
     slots = o.slots
-    wide, hidden = t.dims[gate_up][-1], t.dims[x][-1]
-    first = taken(t, gate_up_bias, o.order, (*slots, wide), "biases by expert")
-    both = _biased(t, o, o.rows, (gate_up, first), (*slots, wide))
-    made = gated(t, both, (*slots, t.dims[down][1]))
+    wide, hidden = spec.gate_up.dims[-1], t.dims[x][-1]
+    first = taken(t, read(spec.gate_up_bias), o.order, (*slots, wide), "biases by expert")
+    both = _biased(t, o, o.rows, (read(spec.gate_up), first), (*slots, wide))
+    made = gated(t, both, (*slots, spec.down.dims[1]))
     t.end([both])
-    second = taken(t, down_bias, o.order, (*slots, hidden), "biases by expert")
+    second = taken(t, read(spec.down_bias), o.order, (*slots, hidden), "biases by expert")
     t.end([first])
-    out = _biased(t, o, made, (down, second), (*slots, hidden))
+    out = _biased(t, o, made, (read(spec.down), second), (*slots, hidden))
     t.end([made])
     result = in_token_order(t, o, out, x)
     t.end([second])

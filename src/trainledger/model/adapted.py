@@ -14,12 +14,13 @@ from typing import Any
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.peft import LORA_KINDS
+from trainledger.facts.peft_experts import DEFAULT_SCALE
 from trainledger.facts.peft_methods import IMPORTANCE
 from trainledger.model.deltas import Layer, delta_of
 from trainledger.model.program import Block, Buffer, Delta, Embed, Linear, LowRank, Model, Norm, Op, Weight, sides
+from trainledger.model.stacked import ALL_LINEAR, PARAMETERS, Scaled, folded, meant, parameters_of
 from trainledger.plan.training import Adapter
 
-ALL_LINEAR = "all-linear"
 FACTORS = ("A", "E", "B")  # AdaLoRA's
 COPIED = ("weight", "bias")  # what a module trained whole holds
 
@@ -74,9 +75,21 @@ class Method:
         number = re.search(r"\.(\d+)\.", path)
         return number is not None and int(number.group(1)) in ([layers] if isinstance(layers, int) else layers)
 
+    def folds(self, layer: str, op: Op) -> tuple[Scaled, ...]:
+        """How each of the parameters of an operation in this layer is adapted by itself."""
+        names = self.options.get(PARAMETERS) or () if self.kind in LORA_KINDS else ()
+        paths = [f"{layer}.{weight.name}" for weight in parameters_of(op)] if names else []
+        return tuple(Scaled(self._rank(one), self._alpha(one)) if meant(one, names) else Scaled() for one in paths)
+
     def _rank(self, path: str) -> int:
-        patterns = self.options.get("rank_pattern") or {}
-        return next((int(rank) for key, rank in patterns.items() if re.match(rf"(.*\.)?({key})$", path)), self.rank)
+        return int(self._pattern("rank_pattern", path, self.rank))
+
+    def _alpha(self, path: str) -> float:
+        return float(self._pattern("alpha_pattern", path, self.options.get("lora_alpha") or DEFAULT_SCALE))
+
+    def _pattern(self, option: str, path: str, otherwise: float) -> float:
+        patterns = self.options.get(option) or {}
+        return next((one for key, one in patterns.items() if re.match(rf"(.*\.)?({key})$", path)), otherwise)
 
 
 def _named(path: str, names: str | tuple[str, ...]) -> bool:
@@ -127,17 +140,20 @@ def _beside(model: Model, method: Method) -> Iterable[Buffer]:
 
 def _block(block: Block, method: Method) -> Iterable[Block]:
     """The block's layers by what is done to each of their modules."""
-    groups: dict[tuple[Chosen, ...], list[int]] = {}
+    groups: dict[tuple[tuple[Chosen, tuple[Scaled, ...]], ...], list[int]] = {}
     for layer in block.layers:
-        made = tuple(method.of(f"{block.name}.{layer}.{op.name}", op.spec) for op in block.ops)
+        at = f"{block.name}.{layer}"
+        made = tuple((method.of(f"{at}.{op.name}", op.spec), method.folds(at, op)) for op in block.ops)
         groups.setdefault(made, []).append(layer)
     for made, layers in groups.items():
-        ops = tuple(_op(op, method, one) for op, one in zip(block.ops, made, strict=True))
+        ops = tuple(_op(op, method, *one) for op, one in zip(block.ops, made, strict=True))
         weights = _weights(block.weights, block.ops, ops)
         yield replace(block, ops=ops, weights=weights, layers=tuple(layers))
 
 
-def _op(op: Op, method: Method, chosen: Chosen) -> Op:
+def _op(op: Op, method: Method, chosen: Chosen, folds: tuple[Scaled, ...] = ()) -> Op:
+    if any(one.rank for one in folds):
+        return folded(op, folds, method.dtype, bool(method.options.get("use_rslora")))
     spec = op.spec
     if chosen.whole and isinstance(spec, Linear | Embed | Norm):
         return replace(op, spec=replace(spec, **_copies(op.name, spec)))
@@ -195,9 +211,12 @@ def _weights(weights: tuple[Weight, ...], before: Iterable[Op], after: Iterable[
     """The weights in the order of their modules: a trained copy after the original, an adapter after what it adapts."""
     order = list(weights)
     for old, new in zip(before, after, strict=True):
+        last = _behind(order, old)
+        for fold in reversed(new.folds):  # the innermost wrapper stands first
+            order[last:last] = fold.weights
+            last += len(fold.weights)
         if old.spec == new.spec:
             continue
-        last = _behind(order, old)
         for part in COPIED:
             was, now = getattr(old.spec, part, None), getattr(new.spec, part, None)
             if was is None or now is None or was == now:
@@ -217,5 +236,6 @@ def _weights(weights: tuple[Weight, ...], before: Iterable[Op], after: Iterable[
 
 def _behind(order: list[Weight], op: Op) -> int:
     """The place after the last of an operation's weights; the end where none of them stands here (a tied head's)."""
-    own = [order.index(weight) + 1 for part in COPIED if (weight := getattr(op.spec, part, None)) in order]
+    parts = (*(getattr(op.spec, part, None) for part in COPIED), *parameters_of(op))
+    own = [order.index(weight) + 1 for weight in parts if weight in order]
     return max(own, default=len(order))

@@ -26,6 +26,7 @@ from trainledger.model.program import Model
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS, prefixed, prompted, with_tokens
 from trainledger.model.quantised import packing_of, quantised
 from trainledger.model.released import as_run
+from trainledger.model.stacked import converted
 from trainledger.model.valued import valued
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
@@ -82,6 +83,7 @@ def _model_of(plan: Plan) -> Model:
     if given.kind == "trainable-tokens":
         return with_tokens(model, DTYPES[given.dtype], given.options)
     heads = plan.stack.framework == LOW_LEVEL.framework
+    given = converted(given, model, str(plan.keys().get("model_type")), plan.stack.versions)
     model = adapted(model, method_of(given, plan.stack.versions.get("peft", ""), heads))
     rows = given.options.get("trainable_token_indices")
     return with_tokens(model, DTYPES[given.dtype], {"token_indices": rows}) if rows else model

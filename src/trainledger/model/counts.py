@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Dim
-from trainledger.model.program import Block, Looped, Model, Role, Weight
+from trainledger.model.program import Block, Fold, Looped, Model, Role, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,17 @@ def _part(name: str, layers: int, weights: Sequence[Weight], top_k: int = 0, exp
 
 def _block(block: Block) -> Part:
     experts = sum(len(op.spec.experts) for op in block.ops if isinstance(op.spec, Looped))
-    return _part(block.name, block.count, block.weights, block.top_k, experts)
+    part = _part(block.name, block.count, block.weights, block.top_k, experts)
+    less = sum(_unused(fold, block.top_k) for op in block.ops for fold in op.folds)
+    return replace(part, active=part.active - less)
+
+
+def _unused(fold: Fold, top_k: int) -> int:
+    """Elements of an adapter of stacked experts that one token does not pass through."""
+    axis = fold.weight.dims[0]
+    if fold.weight.role is not Role.EXPERT or axis.dim is not Dim.EXPERTS:
+        return 0
+    return sum(one.elements for one in fold.weights) // axis.size * max(0, axis.size - top_k)
 
 
 def by_block(model: Model) -> tuple[Part, ...]:

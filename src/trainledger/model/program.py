@@ -45,7 +45,7 @@ from trainledger.model.operations_megatron import MegatronSpec
 from trainledger.model.operations_megatron_moe import MoeSpec
 from trainledger.model.operations_parallel import Collective
 from trainledger.model.operations_sinks import BestRouter, ClampedExperts, SinkAttention
-from trainledger.model.weights import Buffer, Delta, FusedLowRank, LowRank, Packing, Role, Tokens, Weight
+from trainledger.model.weights import Buffer, Delta, Fold, FusedLowRank, LowRank, Packing, Role, Tokens, Weight
 
 __all__ = [
     "KEPT",
@@ -67,6 +67,7 @@ __all__ = [
     "Experts",
     "FilledKeys",
     "First",
+    "Fold",
     "FusedLowRank",
     "GroupRouter",
     "Head",
@@ -149,7 +150,8 @@ class Op:
     """One operation of a block: what it is, the names it reads and writes, its result's dims per token.
 
     `name` is the module's path within the block. `outs` are bound after it ran; `drop` names end after it. `asked`: its
-    first result is made to need a gradient, whatever it was made from.
+    first result is made to need a gradient, whatever it was made from. `folds`: parameters that are adapted before it
+    reads them, the outermost wrapper first.
     """
 
     name: str
@@ -159,6 +161,7 @@ class Op:
     dims: Dims
     drop: tuple[str, ...] = ()
     asked: bool = False
+    folds: tuple[Fold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

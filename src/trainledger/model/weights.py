@@ -153,3 +153,21 @@ class LowRank:
     def weights(self) -> tuple[Weight, ...]:
         """Its parameters in order."""
         return tuple(one for one in (self.down, self.up, self.bias, self.magnitude) if one is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """What LoRA adds to a parameter itself, before its module reads it: `up` times `down`, for each expert of a stacked
+    one. `down` is [rank x experts, in], `up` [out, rank x experts]. `turned`: the parameter's last dim is what comes
+    out. `plain`: the product is not scaled."""
+
+    weight: Weight
+    down: Weight
+    up: Weight
+    turned: bool = False
+    plain: bool = False
+
+    @property
+    def weights(self) -> tuple[Weight, Weight]:
+        """Its own parameters in order."""
+        return (self.down, self.up)

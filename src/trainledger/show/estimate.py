@@ -118,7 +118,8 @@ def _adapter(plan: Plan) -> tuple[str, ...]:
     given, base = plan.adapter, plan.quantization
     parts: list[str] = []
     if given is not None:
-        targets = given.targets if isinstance(given.targets, str) else ", ".join(given.targets or ())
+        named = (given.targets,) if isinstance(given.targets, str) else given.targets or ()
+        targets = ", ".join((*named, *(given.options.get("target_parameters") or ())))
         where = f" on {targets}" if targets else ""
         parts.append(f"{given.kind}{f' r {given.r}' if given.r else ''} in {given.dtype}{where}")
     if base is not None:
