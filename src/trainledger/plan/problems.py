@@ -26,6 +26,14 @@ _ALLOWED = {
     "model_attributes_type": "allowed is a mapping of keys to values",
 }
 
+# what files of other formats most often leave to the data or the command
+_SAID = {
+    "batch": "Say both: --set batch.micro_batch=1 --set batch.sequence=4096.",
+    "batch.micro_batch": "Say it: --set batch.micro_batch=1.",
+    "batch.sequence": "Say how long the longest sample is: --set batch.sequence=4096.",
+    "model": "Say it: --set model=NAME, or a path to its config.json; trainledger models lists names.",
+}
+
 
 def problems_of(error: ValidationError) -> Iterator[tuple[Path, Problem]]:
     """Each error as (path within the plan, problem)."""
@@ -38,7 +46,7 @@ def _problem(path: Path, item: dict[str, Any]) -> Problem:
     kind, context, found = item["type"], item.get("ctx", {}), shown(item["input"])
     name = dotted(path)
     if kind == "missing":
-        return Problem(name, "missing", f"it is required: {_description(path)}")
+        return Problem(name, "missing", f"it is required: {_description(path)}", _SAID.get(name, ""))
     if kind == "extra_forbidden":
         return unknown_key(path)
     if kind == "literal_error":
