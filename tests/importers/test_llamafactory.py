@@ -53,6 +53,7 @@ def refused(tmp_path: Path, text: str, name: str = "run.yaml") -> str:
             "the model's number of layers is needed",
         ),
         (f"{BASE}optim: adamw_torhc\n", "Did you mean adamw_torch?"),
+        ("model: Qwen/Qwen3-4B\nmodel_class: llm\ndist_config: {name: fsdp2}\n", "LLaMA-Factory's v1 trainer"),
         (f"{BASE}bf16: false\n", "given twice"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from trainledger.base.problems import InputError
+from trainledger.base.problems import InputError, Problem
 from trainledger.facts.import_bundled import LLAMAFACTORY_BUNDLED
 from trainledger.facts.import_llamafactory import (
     ADAPTER_SAME,
@@ -43,6 +43,7 @@ _OWN = (
     "freeze_trainable_layers", "use_unsloth_gc", "disable_gradient_checkpointing",
 )  # fmt: skip
 _ENDINGS = (".yaml", ".yml", ".json")
+_V1 = frozenset(("model_class", "kernel_config", "dist_config", "quant_config", "peft_config", "train_dataset"))
 _LAUNCH = ("nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port", "num_processes", "config_file")
 
 
@@ -51,9 +52,16 @@ def identify(given: Input) -> float:
     if given.script is not None:
         return max((_sure(command, given.folder) for command in given.script.commands), default=0.0)
     own = sum(name in given.data for name in _OWN)
+    if _is_v1(given):
+        return CERTAIN
     if "model_name_or_path" in given.data and own:
         return CERTAIN
     return PERHAPS if own > 1 else 0.0
+
+
+def _is_v1(given: Input) -> bool:
+    """Whether a file is one of the trainer that LLaMA-Factory starts with USE_V1=1, whose keys are others."""
+    return given.script is None and "model" in given.data and len(_V1 & set(given.data)) > 1
 
 
 def extract(given: Input, context: Context) -> Piece:
@@ -61,6 +69,10 @@ def extract(given: Input, context: Context) -> Piece:
 
     Raises InputError where a file that a command names cannot be read.
     """
+    if _is_v1(given):
+        found = f"{given.name}: keys of LLaMA-Factory's v1 trainer ({', '.join(sorted(_V1 & set(given.data)))})"
+        fix = "Give a plan of the run: trainledger schema prints its keys."
+        raise InputError([Problem("input", found, "its trainer by model_name_or_path can be read so far", fix)])
     piece = Piece(NAME, given.name, Rank.COMMAND if given.script else Rank.FILE)
     document, folder = given.document or Document(None, {}), given.folder
     world: Given | None = None
