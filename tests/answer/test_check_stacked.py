@@ -19,7 +19,8 @@ NAMED = {**LORA, "targets": ["q_proj"], "options": {"target_parameters": ["mlp.e
 @pytest.mark.parametrize(
     ("path", "reason", "adapter", "versions", "strategy"),
     [
-        ("adapter.targets", "experts are linear layers", LORA, {"transformers": "4.48.1"}, "none"),
+        ("adapter.targets", "experts are linear layers", {**LORA, "kind": "loha"}, {"transformers": "4.48.1"}, "none"),
+        ("adapter.train_extra", "trained whole", {**LORA, "train_extra": ["w1"]}, {"transformers": "4.48.1"}, "none"),
         ("adapter.targets", "w1 and w3 together", {**LORA, "targets": ["q_proj", "w1"]}, {}, "none"),
         ("adapter.targets", "letter by letter", LORA, {"peft": "0.19.1"}, "none"),
         ("adapter.dropout", "take none", {**LORA, "dropout": 0.05}, {}, "none"),

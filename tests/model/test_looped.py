@@ -8,7 +8,7 @@ import pytest
 
 from tests.plans import plan_of
 from trainledger.model.build import model_of
-from trainledger.model.counts import active, total, trainable
+from trainledger.model.counts import active, total, trainable, tuned
 from trainledger.model.program import Experts, Looped, Model
 
 BASE = {
@@ -91,3 +91,53 @@ def test_frozen_experts_stay_as_they_were() -> None:
     adapter = {"kind": "lora", "r": 8, "targets": ["q_proj"]}
     model = built("mixtral", "4.57.1", adapter=adapter)
     assert [op for op in model.blocks[0].ops if isinstance(op.spec, Experts)]
+
+
+# counts of PEFT 0.21.2 on Transformers 4.57.3, 3 layers of hidden size 256 and width 640, 4 experts, rank 8
+ADAPTED = {"model_type": "", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4, "head_dim": 64,
+           "num_key_value_heads": 2, "intermediate_size": 640, "num_experts_per_tok": 2, "vocab_size": 1024,
+           "tie_word_embeddings": False}  # fmt: skip
+WIDTHS = {"num_experts": 4, "moe_intermediate_size": 640}
+KINDS: dict[str, dict[str, Any]] = {
+    "mixtral": {"num_local_experts": 4},
+    "qwen3_moe": WIDTHS,
+    "qwen2_moe": {**WIDTHS, "shared_expert_intermediate_size": 640},
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "targets", "count"),
+    [
+        ("mixtral", "all-linear", 307296),
+        ("mixtral", ["q_proj", "gate"], 18528),
+        ("mixtral", ["q_proj", "w1", "w2", "w3"], 270336),
+        ("mixtral", r".*\.experts\.\d+\.w2", 86016),
+        ("qwen3_moe", "all-linear", 307296),
+        ("qwen3_moe", ["up_proj"], 86016),
+        ("qwen3_moe", ["q_proj", "w1"], 12288),
+        ("qwen2_moe", "all-linear", 377976),
+        ("qwen2_moe", ["up_proj"], 107520),
+    ],
+)
+@pytest.mark.parametrize("packed", [None, {"kind": "nf4"}])
+def test_adapters_of_experts_apart(family: str, targets: Any, count: int, packed: dict[str, Any] | None) -> None:
+    keys = {**ADAPTED, "model_type": family, **KINDS[family]}
+    adapter = {"kind": "lora", "r": 8, "targets": targets}
+    versions = {"transformers": "4.57.3", "peft": "0.21.2"}
+    model = model_of(plan_of(keys, adapter=adapter, quantization=packed, stack={"versions": versions}))
+    assert tuned(model) == count
+    names = [weight.name for block in model.blocks for weight in block.weights]
+    assert len(names) == len(set(names))
+
+
+def test_a_token_passes_the_adapters_of_its_experts() -> None:
+    keys = {**ADAPTED, "model_type": "mixtral", **KINDS["mixtral"]}
+    plans = [
+        plan_of(
+            keys,
+            adapter={"kind": "lora", "r": 8, "targets": targets},
+            stack={"versions": {"transformers": "4.57.3", "peft": "0.21.2"}},
+        )
+        for targets in (["q_proj"], ["q_proj", "w2"])
+    ]
+    assert active(model_of(plans[1])) - active(model_of(plans[0])) == 86016 // 2

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
+from trainledger.facts.experts import LOOPED_EXPERTS
+from trainledger.facts.peft import LORA_KINDS
 from trainledger.facts.peft_experts import LISTS, PARAMETERS, TEXTS, renamed
 from trainledger.facts.quantization import STACKED_EXPERTS
 from trainledger.facts.versions import at_least
 from trainledger.model import stacked
-from trainledger.model.program import Experts, Model, SigmoidRouter
+from trainledger.model.looped import reached
+from trainledger.model.program import Model, SigmoidRouter
 from trainledger.model.stacked import ALL_LINEAR
 from trainledger.plan.schema import Plan
 from trainledger.plan.training import Adapter
 
-EXPERT_LAYERS = ("w1", "w2", "w3", "gate", "gate_proj", "up_proj", "down_proj")
 UNREAD = ("zero3", "fsdp1", "fsdp1-noshard")  # where parameters are no plain ones of their module in its call
 
 
@@ -36,12 +38,14 @@ def expert_problems(plan: Plan, model: Model) -> Iterator[Problem]:
 
 
 def _looped(given: Adapter, model: Model, release: str | None) -> Iterator[Problem]:
-    routed = any(isinstance(op.spec, Experts) for block in model.blocks for op in block.ops)
-    named = (given.targets,) if isinstance(given.targets, str) else given.targets or ()
-    reached = [name for name in named if name == ALL_LINEAR or name.rpartition(".")[2] in EXPERT_LAYERS]
-    if routed and reached:
-        allowed = f"with transformers {release} experts are linear layers, and adapters of those are not written yet"
-        yield Problem("adapter.targets", f"found {reached[0]!r}", allowed, "Name the modules of the attention alone.")
+    path = reached(given, model)
+    if path and (model.family not in LOOPED_EXPERTS.names or given.kind not in LORA_KINDS):
+        allowed = f"with transformers {release} experts are linear layers; {given.kind} of those of {model.family}"
+        fix = "Name the modules of the attention alone."
+        yield Problem("adapter.targets", f"goes to {path}", f"{allowed} is not written yet", fix)
+    inside = [name for name in given.train_extra if f".{name}." in f".{path}."]
+    if inside:
+        yield Problem("adapter.train_extra", f"found {inside[0]!r}", "experts trained whole are not written yet")
 
 
 def _converted(plan: Plan, given: Adapter, model: Model) -> Iterator[Problem]:

@@ -29,7 +29,8 @@ class Low(NamedTuple):
 
 class Call(NamedTuple):
     """One call of an adapted layer: its input, the dims of tokens and of what it makes of each, the adapter, the chance
-    of dropout, the kind of layer, PEFT's release, the layer's own weight and bias, and how it is packed."""
+    of dropout, the kind of layer, PEFT's release, the layer's own weight and bias, and how it is packed. `flat`: it
+    reads a matrix of tokens."""
 
     x: int
     tokens: Dims
@@ -41,6 +42,7 @@ class Call(NamedTuple):
     weight: int
     bias: int | None = None
     packing: Packing | None = None
+    flat: bool = False
 
 
 def linear(t: Tape, base: Callable[[int], int], call: Call) -> int:
@@ -73,7 +75,8 @@ def _scaled(t: Tape, product: int, own: DType, cast: Cast) -> int:
 def low_rank(t: Tape, x: int, call: Call) -> int:
     """up(down(x))."""
     low = call.low
-    return nn.linear(t, nn.linear(t, x, _narrow(t, call), low.down), (*call.tokens, *call.tail), low.up, low.bias)
+    product = nn.flat_linear if call.flat else nn.linear
+    return product(t, product(t, x, _narrow(t, call), low.down), (*call.tokens, *call.tail), low.up, low.bias)
 
 
 def embedding(t: Tape, base: int, call: Call) -> int:

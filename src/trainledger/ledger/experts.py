@@ -21,11 +21,15 @@ from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
 
 
-def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
-    """Logits, the scores of the chosen experts, and their numbers."""
+def router(t: Tape, spec: p.Router, x: int, weight: int, layer: Callable[[int, Axis], int] | None = None) -> list[int]:
+    """Logits, the scores of the chosen experts, and their numbers. `layer`: its linear layer's call, where that is one
+    with an adapter."""
     experts, slots = t.dims[weight][0], Axis(Dim.SLOTS, spec.top_k)
     # a view of its own: under autocast its gradient waits there until the weight's cast ran backward
-    logits = nn.flat_linear(t, x if spec.early else aten.view(t, x), (*t.dims[x][:-1], experts), weight)
+    if layer is not None:
+        logits = layer(x, experts)
+    else:
+        logits = nn.flat_linear(t, x if spec.early else aten.view(t, x), (*t.dims[x][:-1], experts), weight)
     probs = aten.softmax(t, aten.to(t, logits, FP32) if spec.upcast else logits, FP32)
     dims = (*t.dims[x][:-1], slots)
     grad = t.grad[probs]

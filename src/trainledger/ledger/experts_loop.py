@@ -122,7 +122,10 @@ def _feed_forward(t: Tape, expert: Expert, x: int) -> int:
     """w2(act(w1(x)) * w3(x))."""
     inner, product = expert.sides.inner, expert.product
     gate = activation(t, expert.act, product(x, GATE, inner))
-    return product(aten.mul(t, gate, product(x, UP, inner), "gated"), DOWN, expert.sides.hidden)
+    gated = aten.mul(t, gate, product(x, UP, inner), "gated")
+    made = product(gated, DOWN, expert.sides.hidden)
+    t.end([gated])  # the caller's name, until the layer returns
+    return made
 
 
 def _frozen(t: Tape, x: int, out: Axis, packing: Packing | None) -> int:

@@ -71,6 +71,22 @@ def embedding(f: Frame, spec: p.Embed, ids: int, dims: Dims) -> int:
     return adapters.embedding(f.tape, rows, _call(f, spec, ids, (dims[:-1], dims[-1:])))
 
 
+def expert(f: Frame, weight: p.Weight, low: p.LowRank | None, x: int, out: Axis) -> int:
+    """An expert's linear layer, called by itself on the rows of its tokens."""
+    tokens = f.tape.dims[x][:-1]
+    dims = (*tokens, out)
+
+    def base(value: int) -> int:
+        if weight.packed is not None:
+            return quantised.linear(f.tape, quantised.Base(value, dims, f.need(weight), None, weight.packed))
+        return nn.flat_linear(f.tape, value, dims, f.need(weight))
+
+    if low is None:
+        return base(x)
+    call = _call(f, p.Linear(weight, adapter=low), x, (tokens, (out,)))
+    return adapters.linear(f.tape, base, call._replace(flat=True))
+
+
 def _call(f: Frame, spec: p.Linear | p.Embed, x: int, dims: tuple[Dims, Dims]) -> adapters.Call:
     low = spec.adapter
     assert isinstance(low, p.LowRank)

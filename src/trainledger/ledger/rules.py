@@ -24,7 +24,6 @@ from trainledger.ledger import (
     latent,
     layers,
     mega_moe,
-    nn,
     norms,
     prompts,
     rotary,
@@ -181,7 +180,9 @@ def _routed(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> 
     if f.software.framework in OWN:
         return _by_titan(f, spec, ins)
     if isinstance(spec, p.Router):
-        return experts.router(f.tape, spec, ins[0], f.need(spec.weight))
+        low = spec.adapter
+        layer = None if low is None else lambda x, out: layers.expert(f, spec.weight, low, x, out)
+        return experts.router(f.tape, spec, ins[0], f.need(spec.weight), layer)
     if isinstance(spec, p.Looped):
         return [_looped(f, spec, ins)]
     frozen = not (f.trained(spec.gate_up) or f.trained(spec.down))
@@ -206,10 +207,11 @@ def _by_titan(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -
 def _looped(f: Frame, spec: p.Looped, ins: list[int]) -> int:
     """Each linear layer of each expert is a module that is called by itself."""
     t = f.tape
+    low = dict(zip(spec.weights, spec.adapters, strict=True)) if spec.adapters else {}
 
     def linear(weight: Weight, x: int, out: Axis) -> int:
         first = len(t.prims)
-        made = nn.flat_linear(t, x, (t.dims[x][0], out), f.need(weight))
+        made = layers.expert(f, weight, low.get(weight), x, out)
         f.calls.append(Call(weight.name.rpartition(".")[0], (weight,), True, True, first, len(t.prims)))
         return made
 

@@ -17,8 +17,22 @@ from trainledger.facts.peft import LORA_KINDS
 from trainledger.facts.peft_experts import DEFAULT_SCALE
 from trainledger.facts.peft_methods import IMPORTANCE
 from trainledger.model.deltas import Layer, delta_of
-from trainledger.model.program import Block, Buffer, Delta, Embed, Linear, LowRank, Model, Norm, Op, Weight, sides
-from trainledger.model.stacked import ALL_LINEAR, PARAMETERS, Scaled, folded, meant, parameters_of
+from trainledger.model.program import (
+    Block,
+    Buffer,
+    Delta,
+    Embed,
+    Linear,
+    Looped,
+    LowRank,
+    Model,
+    Norm,
+    Op,
+    Router,
+    Weight,
+    sides,
+)
+from trainledger.model.stacked import ALL_LINEAR, PARAMETERS, Scaled, folded, meant, named, parameters_of
 from trainledger.plan.training import Adapter
 
 FACTORS = ("A", "E", "B")  # AdaLoRA's
@@ -55,7 +69,7 @@ class Method:
         if any(f".{name}." in f".{path}." for name in self.extra):
             return Chosen(whole=True)
         if self.kind == "ln-tuning":
-            return Chosen(whole=isinstance(spec, Norm) and _named(path, self.targets))
+            return Chosen(whole=isinstance(spec, Norm) and named(path, self.targets))
         every = self.options.get("bias") == "all"
         if not isinstance(spec, Linear | Embed) or not self._fits(path, spec, output):
             return Chosen(bias=every)
@@ -63,11 +77,11 @@ class Method:
 
     def _fits(self, path: str, spec: Linear | Embed, output: bool) -> bool:
         excluded = self.options.get("exclude_modules")
-        if excluded and _named(path, excluded if isinstance(excluded, str) else tuple(excluded)):
+        if excluded and named(path, excluded if isinstance(excluded, str) else tuple(excluded)):
             return False
         if self.targets == ALL_LINEAR:
             return isinstance(spec, Linear) and (self.heads or not output)
-        if not _named(path, self.targets):
+        if not named(path, self.targets):
             return False
         layers = self.options.get("layers_to_transform")
         if layers is None or isinstance(self.targets, str):
@@ -76,7 +90,13 @@ class Method:
         return number is not None and int(number.group(1)) in ([layers] if isinstance(layers, int) else layers)
 
     def folds(self, layer: str, op: Op) -> tuple[Scaled, ...]:
-        """How each of the parameters of an operation in this layer is adapted by itself."""
+        """How each of the parameters of an operation in this layer is adapted by itself, or each of its experts' linear
+        layers."""
+        if isinstance(op.spec, Looped):
+            of = [self.of(f"{layer}.{_module(weight)}", Linear(weight)) for weight in op.spec.weights]
+            return tuple(Scaled(one.rank) for one in of)
+        if isinstance(op.spec, Router) and op.spec.early:
+            return (Scaled(self.of(f"{layer}.{op.name}", Linear(op.spec.weight)).rank),)
         names = self.options.get(PARAMETERS) or () if self.kind in LORA_KINDS else ()
         paths = [f"{layer}.{weight.name}" for weight in parameters_of(op)] if names else []
         return tuple(Scaled(self._rank(one), self._alpha(one)) if meant(one, names) else Scaled() for one in paths)
@@ -90,13 +110,6 @@ class Method:
     def _pattern(self, option: str, path: str, otherwise: float) -> float:
         patterns = self.options.get(option) or {}
         return next((one for key, one in patterns.items() if re.match(rf"(.*\.)?({key})$", path)), otherwise)
-
-
-def _named(path: str, names: str | tuple[str, ...]) -> bool:
-    """Whether a module's path is one of the names or ends with one; a text is a pattern of the whole path."""
-    if isinstance(names, str):
-        return re.fullmatch(names, path) is not None
-    return any(path == name or path.endswith(f".{name}") for name in names)
 
 
 def method_of(given: Adapter, release: str, heads: bool = False) -> Method:
@@ -152,6 +165,15 @@ def _block(block: Block, method: Method) -> Iterable[Block]:
 
 
 def _op(op: Op, method: Method, chosen: Chosen, folds: tuple[Scaled, ...] = ()) -> Op:
+    if isinstance(op.spec, Looped) and any(one.rank for one in folds):
+        made = [
+            _low_rank(_module(weight), Linear(weight), method, one.rank) if one.rank else None
+            for weight, one in zip(op.spec.weights, folds, strict=True)
+        ]
+        return replace(op, spec=replace(op.spec, adapters=tuple(made)))
+    if isinstance(op.spec, Router) and op.spec.early and folds[0].rank:
+        low = _low_rank(op.name, Linear(op.spec.weight), method, folds[0].rank)
+        return replace(op, spec=replace(op.spec, adapter=low))
     if any(one.rank for one in folds):
         return folded(op, folds, method.dtype, bool(method.options.get("use_rslora")))
     spec = op.spec
@@ -162,6 +184,11 @@ def _op(op: Op, method: Method, chosen: Chosen, folds: tuple[Scaled, ...] = ()) 
     if chosen.adapted and isinstance(spec, Linear | Embed):
         spec = _written(op.name, spec, method, chosen.rank)
     return replace(op, spec=spec) if spec is not op.spec else op
+
+
+def _module(weight: Weight) -> str:
+    """The name of the linear layer that has this weight."""
+    return weight.name.removesuffix(".weight")
 
 
 def _copies(name: str, spec: Linear | Embed | Norm) -> dict[str, Any]:
@@ -216,6 +243,11 @@ def _weights(weights: tuple[Weight, ...], before: Iterable[Op], after: Iterable[
             order[last:last] = fold.weights
             last += len(fold.weights)
         if old.spec == new.spec:
+            continue
+        if isinstance(new.spec, Looped):
+            for weight, low in zip(new.spec.weights, new.spec.adapters, strict=True):
+                at = order.index(weight) + 1
+                order[at:at] = low.weights if low else ()
             continue
         for part in COPIED:
             was, now = getattr(old.spec, part, None), getattr(new.spec, part, None)

@@ -69,7 +69,7 @@ def _model_of(plan: Plan) -> Model:
     if plan.stack.framework in FRAMEWORKS:
         return with_own_latents(model, plan)
     model = valued(model) if plan.task == REWARDED else model
-    if loops(plan):
+    if loops(plan, model):
         model = looped(model, plan)
     if packing is not None:
         model = quantised(model, packing, release)

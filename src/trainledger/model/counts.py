@@ -46,6 +46,9 @@ def _block(block: Block) -> Part:
     experts = sum(len(op.spec.experts) for op in block.ops if isinstance(op.spec, Looped))
     part = _part(block.name, block.count, block.weights, block.top_k, experts)
     less = sum(_unused(fold, block.top_k) for op in block.ops for fold in op.folds)
+    loops = [op.spec for op in block.ops if isinstance(op.spec, Looped)]
+    added = sum(one.elements for spec in loops for low in spec.adapters if low for one in low.weights)
+    less += added // experts * max(0, experts - block.top_k) if experts else 0
     return replace(part, active=part.active - less)
 
 

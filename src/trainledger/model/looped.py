@@ -9,18 +9,38 @@ from trainledger.facts.experts import LOOPED_EXPERTS, ExpertNames
 from trainledger.facts.quantization import STACKED_EXPERTS
 from trainledger.facts.versions import at_least
 from trainledger.model.program import KEPT, Block, Experts, Looped, Model, Op, Role, Router, Weight
+from trainledger.model.stacked import ALL_LINEAR, named
 from trainledger.plan.schema import Plan
+from trainledger.plan.training import Adapter
 
+ROUTER = "gate"
+LAYERS = ("gate_proj", "up_proj", "down_proj")  # what most classes call an expert's
 MODULE = "mlp"  # what families call the module that has router and experts
 SHARED, LOGITS = f"{MODULE}.shared_expert", "router_logits"
 WORST = 0.0
 
 
-def loops(plan: Plan) -> bool:
-    """Whether the plan's model has trained experts in modules of their own."""
+def loops(plan: Plan, model: Model) -> bool:
+    """Whether the plan's model has experts in modules of their own of which something is trained."""
     release = plan.stack.versions.get("transformers")
-    trained = plan.adapter is None and plan.quantization is None
-    return trained and release is not None and not at_least(release, STACKED_EXPERTS.since)
+    if release is None or at_least(release, STACKED_EXPERTS.since):
+        return False
+    return plan.quantization is None if plan.adapter is None else bool(reached(plan.adapter, model))
+
+
+def reached(given: Adapter, model: Model) -> str:
+    """The path of an expert's linear layer, or of the router's, that an adapter of such a release goes to; empty for
+    none."""
+    names = LOOPED_EXPERTS.names.get(model.family)
+    module, layers = (names.module, (names.gate, names.up, names.down)) if names else (MODULE, LAYERS)
+    for block in model.blocks:
+        if any(isinstance(op.spec, Experts | Looped) for op in block.ops):
+            for layer in block.layers:
+                for name in (*(f"experts.0.{one}" for one in layers), ROUTER):
+                    path = f"{block.name}.{layer}.{module}.{name}"
+                    if given.targets == ALL_LINEAR or named(path, given.targets or ()):
+                        return path
+    return ""
 
 
 def looped(model: Model, plan: Plan) -> Model:

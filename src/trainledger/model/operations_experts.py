@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.model.operations import ActKind
-from trainledger.model.weights import Weight
+from trainledger.model.weights import LowRank, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class Router:
     `normalise`: the chosen scores are divided by their sum; `upcast`: the logits are cast to fp32 on their own and the
     scores stay fp32 (Mixtral), else softmax casts and the scores are cast back (Qwen, OLMoE): where `early` to
     the hidden state's dtype, else to the logits'.
-    Reads the hidden state; leaves logits, scores and expert numbers.
+    Reads the hidden state; leaves logits, scores and expert numbers. `adapter`: what is added to its linear layer,
+    where it is one (before Transformers 5.0).
     """
 
     weight: Weight
@@ -23,6 +24,7 @@ class Router:
     normalise: bool
     upcast: bool
     early: bool = False
+    adapter: LowRank | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Looped:
 
     `experts`: the weights of gate, up and down of each; `load`: the rows of the fullest in means of all, 0 as many as
     there are tokens; `finds`: those that have tokens are found before the loop. What the code names in the loop is
-    bound to `KEPT` besides.
+    bound to `KEPT` besides. `adapters`: what is added to each weight, in the order of `weights` (empty: to none).
     """
 
     top_k: int
@@ -61,6 +63,7 @@ class Looped:
     act: ActKind
     load: float
     finds: bool
+    adapters: tuple[LowRank | None, ...] = ()
 
     @property
     def weights(self) -> tuple[Weight, ...]:

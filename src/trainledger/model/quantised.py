@@ -17,7 +17,7 @@ from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.peft import ADAPTERS
 from trainledger.facts.quantization import FLATTENED, QUANT_KINDS, STACKED_EXPERTS, Part, Per
 from trainledger.facts.versions import at_least
-from trainledger.model.program import Embed, Experts, Linear, Model, Op, Packing, Role, Weight
+from trainledger.model.program import Embed, Experts, Linear, Looped, Model, Op, Packing, Role, Weight
 from trainledger.plan.schema import Plan
 
 HALVES = ("gate", "up")
@@ -60,6 +60,9 @@ def quantised(model: Model, packing: Packing, transformers: str) -> Model:
     def written(op: Op) -> Op:
         if isinstance(op.spec, Linear):
             return replace(op, spec=replace(op.spec, weight=packed(op.spec.weight)))
+        if isinstance(op.spec, Looped):
+            parts = (tuple(packed(weight) for weight in expert) for expert in op.spec.experts)
+            return replace(op, spec=replace(op.spec, experts=tuple((one[0], one[1], one[2]) for one in parts)))
         if isinstance(op.spec, Experts) and apart:
             return replace(op, spec=replace(op.spec, gate_up=packed(op.spec.gate_up), down=packed(op.spec.down)))
         return op
@@ -85,13 +88,16 @@ def _weights(weights: Iterable[Weight], before: Iterable[Op], after: Iterable[Op
         (getattr(a.spec, n, None), getattr(b.spec, n, None)) for a, b in zip(before, after, strict=True) for n in names
     ]
     changed = {old: new for old, new in pairs if isinstance(old, Weight) and isinstance(new, Weight)}
+    for a, b in zip(before, after, strict=True):
+        if isinstance(a.spec, Looped) and isinstance(b.spec, Looped):
+            changed |= dict(zip(a.spec.weights, b.spec.weights, strict=True))
     return tuple(changed.get(weight, weight) for weight in weights)
 
 
 def sides(weight: Weight) -> tuple[int, int, int]:
     """Outputs and inputs of each matrix of a weight, and how many there are: stacked experts have two or one each."""
     shape = weight.shape
-    if weight.role is not Role.EXPERT:
+    if weight.role is not Role.EXPERT or len(shape) == len(("out", "in")):
         return shape[0], weight.elements // shape[0], 1
     experts, outer, inner = shape
     halves = len(HALVES) if "gate_up" in weight.name else 1

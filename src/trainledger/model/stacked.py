@@ -138,8 +138,13 @@ def parameters(model: Model) -> Iterable[tuple[str, Weight]]:
                 yield from ((f"{block.name}.{layer}.{one.name}", one) for one in parameters_of(op))
 
 
+def named(path: str, names: str | Sequence[str]) -> bool:
+    """Whether a module's path is one of the names or ends with one; a text is a pattern of the whole path."""
+    return re.fullmatch(names, path) is not None if isinstance(names, str) else meant(path, names)
+
+
 def meant(path: str, names: Iterable[str]) -> bool:
-    """Whether a parameter's path is one of the names or ends with one."""
+    """Whether a path is one of the names or ends with one."""
     return any(path == name or path.endswith(f".{name}") for name in names)
 
 
