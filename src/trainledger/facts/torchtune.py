@@ -64,6 +64,24 @@ def early(what: Early, version: str) -> bool:
     return dated(version) < row.day if dated(version) else not at_least(version or None, row.release)
 
 
+@dataclass(frozen=True, slots=True)
+class BoundLoss:
+    """Recipes compile a loss over all logits into a module of its own: that of LoRA on one device, and distillation's,
+    run it; the others do not bind what `compile_loss` returns, and run the loss as it was. A chunked loss changes in
+    place."""
+
+    tasks: tuple[str, ...]
+    source: Source
+
+    def holds(self, task: str, adapter: bool, world: int) -> bool:
+        """Whether a run's recipe runs the compiled loss."""
+        return task in self.tasks or (adapter and world == 1)
+
+
+BOUND_LOSS = BoundLoss(
+    ("distill",),
+    Source("torchtune", "recipes, training.compile_loss(self._loss_fn)", "2024-09 (c169bcddd) to bd2a0fc7c"),
+)
 RECIPES = Source("torchtune presets", "recipes/configs: optimizer.fused True", "2024-11")
 MODEL = _read("modules/{transformer,attention,position_embeddings}.py")
 NF4 = Source("torchao NF4Tensor", "torchao/dtypes/nf4tensor.py, get_original_weight", "0.18")

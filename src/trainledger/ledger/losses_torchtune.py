@@ -37,7 +37,8 @@ def full(frame: Frame, ops: tuple[Op, ...]) -> Ended:
         tape.end([named])
         return Ended(loss)
     rows = aten.view(tape, logits, (_tokens(tape, logits), tape.dims[logits][-1]))
-    losses = _compiled(tape, rows) if frame.software.compiled else cross_entropy(tape, rows)
+    compiled = frame.software.compiled and not frame.software.plain_loss
+    losses = _compiled(tape, rows) if compiled else cross_entropy(tape, rows)
     tape.end([logits, rows])
     return Ended(_sum(tape, losses))
 

@@ -20,8 +20,8 @@ from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.sharding import FIRST
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import OP, ORDERED, Change, holds
+from trainledger.facts.torchtune import BOUND_LOSS, Early, early
 from trainledger.facts.torchtune import NAME as TORCHTUNE
-from trainledger.facts.torchtune import Early, early
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
 from trainledger.ledger.frame import Rows, Setting
@@ -265,6 +265,7 @@ def _software(plan: Plan) -> Software:
         experts=plan.parallel.ep,
         context=plan.parallel.cp,
         placed=bool(stack.options.get("device_map")),
+        plain_loss=not BOUND_LOSS.holds(plan.task, plan.adapter is not None, plan.parallel.world),
     )
 
 

@@ -20,7 +20,7 @@ class Software:
     model is asked for its keys and values (`use_cache`), the plan's framework, whether it compiles, and whether it
     offloads activations, how Megatron-Core runs its layers (None: it does not), and the ranks
     that routed experts and the sequence are spread over; whether the model was put on the device whole (`device_map`)
-    before a strategy takes it."""
+    before a strategy takes it; `plain_loss`: the loss over all logits runs as it is where layers are compiled."""
 
     kernels: frozenset[str] = frozenset()
     releases: Mapping[str, str] = field(default_factory=dict)
@@ -34,6 +34,7 @@ class Software:
     experts: int = 1
     context: int = 1
     placed: bool = False
+    plain_loss: bool = False
 
     @property
     def tiled(self) -> bool:
