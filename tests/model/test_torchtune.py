@@ -40,10 +40,25 @@ def test_the_table_of_positions_is_one_buffer() -> None:
     assert model.rotary is None
 
 
-def test_only_layers_with_an_adapter_are_quantised() -> None:
-    model = made(targets=["q_proj", "v_proj"], quantization={"kind": "nf4", "double": True})
+EVERY = {*(f"self_attn.{name}_proj" for name in "qkvo"), *(f"mlp.{name}_proj" for name in ("gate", "up", "down"))}
+
+
+@pytest.mark.parametrize(
+    ("version", "names"),
+    [
+        ("0.2.1", {"self_attn.q_proj", "self_attn.v_proj"}),  # at first only layers with an adapter
+        ("2024-07-28", {"self_attn.q_proj", "self_attn.v_proj"}),
+        ("2024-07-29", EVERY),
+        ("0.3.0", EVERY),
+        ("", EVERY),
+    ],
+)
+def test_layers_are_quantised(version: str, names: set[str]) -> None:
+    stack = {"framework": "torchtune", "versions": {"torchtune": version} if version else {}}
+    adapter = {"kind": "lora", "r": 8, "targets": ["q_proj", "v_proj"], "dtype": "bf16"}
+    model = model_of(plan_of(LLAMA, adapter=adapter, quantization={"kind": "nf4", "double": True}, stack=stack))
     packed = {op.name for op in model.blocks[0].ops if isinstance(op.spec, Linear) and op.spec.weight.packed}
-    assert packed == {"self_attn.q_proj", "self_attn.v_proj"}
+    assert packed == names
     assert tuned(model) == 3 * 8 * (256 + 256 + 256 + 128)
 
 

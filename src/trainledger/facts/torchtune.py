@@ -35,10 +35,11 @@ HEAD_CHUNKS = Chunks(8, _read("modules/loss/ce_chunked_output_loss.py, CEWithChu
 
 
 class Early(StrEnum):
-    """What recipes did with a model's logits at first."""
+    """What recipes did with a model's logits at first, and which layers a quantised model had."""
 
     SHIFTS = "shifts"  # all but the last token's are copied, and their words turned to the second dim for the loss
     HOLDS = "holds"  # their name lives through backward, up to the next step's
+    PARTLY = "partly"  # linear layers without an adapter were not quantised
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,9 @@ EARLY: dict[Early, Until] = {
         "0.3.0", "2024-08-28", Source("torchtune", "recipes, chunked cross entropy (#1390)", "4fba6cd44")
     ),
     Early.HOLDS: Until("0.3.0", "2024-07-28", Source("torchtune", "recipes, del logits (#1235)", "8a98fbaa3")),
+    Early.PARTLY: Until(
+        "0.3.0", "2024-07-29", Source("torchtune", "models, NF4 of layers without LoRA (#1119)", "898670f0e")
+    ),
 }
 
 

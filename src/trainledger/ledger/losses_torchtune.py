@@ -16,6 +16,7 @@ from trainledger.ledger.chunked_logits import ONE, Ended, cross_entropy
 from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.rules import lower
+from trainledger.ledger.software import WHOLE_LOSS
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Linear, Op
 
@@ -37,8 +38,7 @@ def full(frame: Frame, ops: tuple[Op, ...]) -> Ended:
         tape.end([named])
         return Ended(loss)
     rows = aten.view(tape, logits, (_tokens(tape, logits), tape.dims[logits][-1]))
-    compiled = frame.software.compiled and not frame.software.plain_loss
-    losses = _compiled(tape, rows) if compiled else cross_entropy(tape, rows)
+    losses = _compiled(tape, rows) if WHOLE_LOSS in frame.software.kernels else cross_entropy(tape, rows)
     tape.end([logits, rows])
     return Ended(_sum(tape, losses))
 

@@ -26,7 +26,7 @@ from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
 from trainledger.ledger.frame import Rows, Setting
 from trainledger.ledger.scoring import Scoring, scoring_of, trainer_of
-from trainledger.ledger.software import TILED, Software
+from trainledger.ledger.software import TILED, WHOLE_LOSS, Software
 from trainledger.lines.kernel_choice import level
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model, Role
@@ -254,8 +254,10 @@ def _rows(plan: Plan) -> Rows:
 def _software(plan: Plan) -> Software:
     stack = plan.stack
     caches = stack.options.get("use_cache") is not False
+    tiled = (TILED,) if plan.parallel.options.get("tiled_mlp") else ()
+    bound = stack.compile and BOUND_LOSS.holds(plan.task, plan.adapter is not None, plan.parallel.world)
     return Software(
-        frozenset((*stack.kernels, *((TILED,) if plan.parallel.options.get("tiled_mlp") else ()))),
+        frozenset((*stack.kernels, *tiled, *((WHOLE_LOSS,) if bound else ()))),
         dict(stack.versions),
         device=_multiprocessors(plan),
         caches=caches,
@@ -265,7 +267,6 @@ def _software(plan: Plan) -> Software:
         experts=plan.parallel.ep,
         context=plan.parallel.cp,
         placed=bool(stack.options.get("device_map")),
-        plain_loss=not BOUND_LOSS.holds(plan.task, plan.adapter is not None, plan.parallel.world),
     )
 
 

@@ -11,6 +11,7 @@ from trainledger.ledger.mega import Mega
 
 LIGER, FOAK = "liger", "foak"
 TILED = "tiled"  # MLPs, by tiles of the sequence
+WHOLE_LOSS = "whole loss"  # one compiled kernel makes the loss over all logits
 DEEPSPEED = "deepspeed"
 
 
@@ -20,7 +21,7 @@ class Software:
     model is asked for its keys and values (`use_cache`), the plan's framework, whether it compiles, and whether it
     offloads activations, how Megatron-Core runs its layers (None: it does not), and the ranks
     that routed experts and the sequence are spread over; whether the model was put on the device whole (`device_map`)
-    before a strategy takes it; `plain_loss`: the loss over all logits runs as it is where layers are compiled."""
+    before a strategy takes it."""
 
     kernels: frozenset[str] = frozenset()
     releases: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +35,6 @@ class Software:
     experts: int = 1
     context: int = 1
     placed: bool = False
-    plain_loss: bool = False
 
     @property
     def tiled(self) -> bool:
