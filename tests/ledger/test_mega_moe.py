@@ -47,6 +47,19 @@ ROWS = [
 ]
 
 
+ALL_GATHER = {"moe_token_dispatcher_type": "allgather"}
+
+
+@pytest.mark.parametrize(("way", "parallel"), [(ALL_TO_ALL, {}), (ALL_GATHER, {"ep": 4})])
+def test_rows_that_are_added_up_deterministically_are_kept(way: dict[str, Any], parallel: dict[str, Any]) -> None:
+    plain, fixed = (
+        kept(routed(options=way, parallel=parallel, stack={"options": {**LOCAL, "deterministic_mode": on}}))
+        for on in (False, True)
+    )
+    rows = 2 * TOKENS
+    assert (fixed - plain) / rows == pytest.approx(2 * HIDDEN, abs=1)
+
+
 @pytest.mark.parametrize(("model", "options", "each"), ROWS)
 def test_every_row_of_an_expert_keeps_its_input_and_what_its_function_reads(
     model: dict[str, Any], options: dict[str, Any], each: int

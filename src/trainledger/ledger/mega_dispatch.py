@@ -134,14 +134,16 @@ def _by_kernel(way: Way, ins: tuple[int, int, int], rows: Axis) -> tuple[int, in
 
 
 def unpermuted(way: Way, x: int, order: int, tokens: Axis) -> int:
-    """The sum of each token's rows: added into zeros; where it must be deterministic, second zeros are made while the
-    first have a name."""
+    """The sum of each token's rows: scattered into zeros; where it must be deterministic, second zeros are made while
+    the first have a name, and index_add_ adds into them, whose node keeps the rows too."""
     t, dims = way.tape, (tokens, *way.hidden)
     out = t.fresh(dims, t.dtype[x], True, "sum of experts")
     if way.routing.fused:
         return t.run(Prim("unpermute", (x, order), (out,), (order,), aten.GRAD0, ()))
-    work = (aten.temporary(t, dims, t.dtype[x], "zeros"),) if way.routing.fixed else ()
-    return t.run(Prim("scatter_add_", (x, order), (out,), (order,), aten.GRAD0, work))
+    if not way.routing.fixed:
+        return t.run(Prim("scatter_add_", (x, order), (out,), (order,), aten.GRAD0, ()))
+    work = (aten.temporary(t, dims, t.dtype[x], "zeros"),)
+    return t.run(Prim("index_add_", (x, order), (out,), (order, x), aten.GRAD0, work))
 
 
 def _gathered(way: Way, ins: tuple[int, int, int]) -> list[int]:
@@ -236,7 +238,7 @@ def _picked(way: Way, ins: tuple[int, int, int], own: int, rows: Axis) -> tuple[
         t.end([turned, places])
     flat, mask = way.moved("transposed", chances, flipped), way.made("transposed", [mine], flipped, BOOL)
     scores = t.fresh((rows,), t.dtype[probs], True, "probabilities by expert")
-    t.run(Prim("masked_select", (flat, mask), (scores,), (mask,), aten.GRAD0, ()))
+    t.run(Prim("masked_select", (flat, mask), (scores,), (flat, mask), aten.GRAD0, ()))
     t.end([mine, chances])
     return [out, scores], [order, chances]
 
