@@ -168,6 +168,7 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("data_parallel_sharding_strategy", TEXT),
             ("outer_dp_sharding_strategy", TEXT),
             ("megatron_fsdp_main_params_dtype", TEXT),
+            ("suggested_communication_unit_size", COUNT),
         ),
     ),
     *counted(

@@ -25,7 +25,7 @@ from trainledger.plan.beyond import Evaluation
 MOMENT = f"{EVALUATION}: forward"
 
 
-def evaluation(rank: Rank, how: Evaluation, gather: Gather, before: Events) -> tuple[Segment, ...]:
+def evaluation(rank: Rank, how: Evaluation, gather: Gather | None, before: Events) -> tuple[Segment, ...]:
     """What an evaluation takes after the steps; `before`: deaths of what the stages let go of as they are given
     another input."""
     own = evaluating(rank, how.micro_batch, how.sequence)

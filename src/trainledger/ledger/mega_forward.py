@@ -36,7 +36,7 @@ def evaluating(rank: Rank, batch: int | None, sequence: int | None) -> Rank:
     return replace(rank, plan=plan, job=replace(job, run=run, trained=lambda weight: False))
 
 
-def forwards(rank: Rank, gather: Gather) -> tuple[Edges, list[tuple[Segment, ...]]]:
+def forwards(rank: Rank, gather: Gather | None) -> tuple[Edges, list[tuple[Segment, ...]]]:
     """A micro-batch forward through each chunk of a rank that evaluates: at its end nothing is there but what the stage
     was given and what it sends."""
     job, chunks = rank.job, rank.chunks
@@ -46,7 +46,8 @@ def forwards(rank: Rank, gather: Gather) -> tuple[Edges, list[tuple[Segment, ...
     for chunk in chunks:
         made = walks.run(chunk)
         back = tuple(reversed(made.forward))  # stands for a backward, which there is none of
-        made = gather(rank, replace(made, backward=back, after=(made.forward, back)), chunk)
+        if gather is not None:
+            made = gather(rank, replace(made, backward=back, after=(made.forward, back)), chunk)
         made = masked(made, mask if chunk.first or chunk.last else None)
         left = net(made.forward)
         left[walks.edges.hidden] -= not chunk.last

@@ -1,29 +1,34 @@
-"""Megatron-FSDP: what a rank keeps, and what is gathered while a layer runs.
+"""Megatron-FSDP: what a rank keeps, and what it gathers around a pass.
 
-A transformer layer is a unit; embedding, last norm and output layer are the root, gathered once a pass and kept until
-its backward has ended. Experts are spread over the ranks that hold the same ones. Source: megatron/core/distributed/
-fsdp/src/megatron_fsdp/{megatron_fsdp,param_and_grad_buffer}.py (2026-08).
+A transformer layer is a unit; embedding, last norm and output layer lie outside. Experts are spread over the ranks that
+hold the same ones. Source: megatron/core/distributed/fsdp/src/megatron_fsdp/{megatron_fsdp,param_and_grad_buffer}.py
+(2026-08).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.megatron import FSDP, Sharded
+from trainledger.facts.megatron_ahead import AHEAD, QUIET, STAYING
+from trainledger.facts.megatron_buffers import release_of
 from trainledger.ledger.book import Book
+from trainledger.ledger.mega_ahead import Buckets, Group, How, by_bucket
+from trainledger.ledger.mega_buffers import quant_of_rank, weights_of, wrap_of
+from trainledger.ledger.mega_fp8 import stored
 from trainledger.ledger.mega_passes import Pass
-from trainledger.ledger.mega_run import Chunk
+from trainledger.ledger.mega_run import Chunk, Rank
 from trainledger.ledger.mega_states import Copies, Kept, Piece, States, pattern
 from trainledger.ledger.step import Updates
 from trainledger.ledger.updates import Runs, births, deaths
 from trainledger.lines.line import Account
 from trainledger.lines.param_buffers import Parameter as Placed
 from trainledger.lines.param_buffers import Wrap
-from trainledger.lines.stream import Segment
+from trainledger.lines.stream import Events
 from trainledger.model.program import Role, Weight
 from trainledger.plan.schema import Plan
 
@@ -99,66 +104,98 @@ class Shards(States):
         ]
 
 
-Both = tuple[tuple[Segment, ...], tuple[Segment, ...]]  # forward and backward
+Whole = list[tuple[Weight, DType]]  # weights, each in the dtype that it is gathered in
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """Lines of a unit's whole weights and whole gradients; none of what is not sharded."""
+class Gathering:
+    """What is around the passes of a plan's ranks. `staying`: what lies outside of layers stays gathered between
+    steps; `quiet`: its hooks gather nothing ahead once a backward has begun."""
 
-    weights: tuple[int, ...] = ()
-    gradients: tuple[int, ...] = ()
+    plan: Plan
+    kept: Kept
+    staying: bool
+    quiet: bool
 
     @classmethod
-    def of(
-        cls, book: Book, weights: Iterable[tuple[Weight, DType]], name: str, slopes: DType, sharded: Sharded
-    ) -> Unit:
-        """The unit that these weights make, each gathered in its dtype."""
-        sizes: Counter[DType] = Counter()
+    def of(cls, plan: Plan, kept: Kept) -> Gathering:
+        """As the plan's release has it."""
+        release = release_of(plan.stack.versions)
+        return cls(plan, kept, STAYING.holds(release), QUIET.holds(release))
+
+    def __call__(self, rank: Rank, made: Pass, chunk: Chunk) -> Pass:
+        """A pass within a step."""
+        return self._around(rank, made, chunk, there=True, roots=not self.quiet)
+
+    def first(self, rank: Rank, made: Pass, chunk: Chunk) -> Pass:
+        """The run's first pass."""
+        return self._around(rank, made, chunk, there=False, roots=True)
+
+    def again(self, rank: Rank, made: Pass, chunk: Chunk) -> Pass:
+        """The first pass of a later step, or of an evaluation."""
+        return self._around(rank, made, chunk, there=self.staying, roots=not self.quiet)
+
+    def ended(self, rank: Rank) -> Events:
+        """What goes as a step's gradients are there: what lies outside of layers, unless it stays."""
+        if self.staying:
+            return ()
+        every = (self._buckets(rank, chunk) for chunk in rank.chunks)
+        return tuple(-line - 1 for one in every for at in one.root for line in one.groups[at].weights)
+
+    def _around(self, rank: Rank, made: Pass, chunk: Chunk, there: bool, roots: bool) -> Pass:
+        buckets, options = self._buckets(rank, chunk), self.plan.parallel.options
+        sizes = [sum(buckets.groups[at].size for at in own) for own in buckets.layers.values()]
+        mean = sum(sizes) // len(sizes) * AHEAD.units if sizes and sharded_of(self.plan).weights else 0
+        unit = int(options.get(AHEAD.option) or max(AHEAD.least, mean))
+        units = AHEAD.units if options.get(AHEAD.paired) else 0
+        return by_bucket(made, chunk, buckets, How(unit // AHEAD.share, unit, units, roots, there))
+
+    def _buckets(self, rank: Rank, chunk: Chunk) -> Buckets:
+        """The chunk's buckets: of what lies outside of layers as many as are full, then each layer's."""
+        quant, found, outside = quant_of_rank(rank), dict[int, Whole](), Whole()
+        for _, layer, weight in weights_of(rank, chunk):
+            own = found.setdefault(layer, []) if layer in chunk.layers else outside
+            own.append((weight, stored(quant, layer, weight) or self.kept.weights))
+        groups, opening, closing = list[Group](), list[int](), list[int]()
+        for some in _filled(outside, wrap_of(self.plan, rank.stage).bucket):
+            opens = chunk.first and any(one.role is Role.EMBEDDING for one, _ in some)
+            ends = not chunk.first or any(one.role is not Role.EMBEDDING for one, _ in some)
+            opening += [len(groups)] * opens
+            closing += [len(groups)] * ends
+            groups.append(self._group(rank.job.book, some, "embedding and output", None))
+        layers = dict[int, tuple[int, ...]]()
+        for layer in chunk.layers:
+            experts = [one for one in found[layer] if one[0].role is Role.EXPERT]
+            both = [some for some in ([one for one in found[layer] if one not in experts], experts) if some]
+            layers[layer] = tuple(range(len(groups), len(groups) + len(both)))
+            groups += [self._group(rank.job.book, some, "a layer", layer) for some in both]
+        return Buckets(tuple(groups), layers, tuple(opening), tuple(closing))
+
+    def _group(self, book: Book, weights: Whole, name: str, unit: int | None) -> Group:
+        sizes, sharded = Counter[DType](), sharded_of(self.plan)
         for weight, dtype in weights:
             sizes[dtype] += weight.elements
-        gathered = f"gathered weights of {name}"
-        whole = (Axis(Dim.ELEMENTS, sizes.total()),)
-        reduced = f"gradients of {name} before they are reduced"
-        return cls(
+        whole, reduced = f"gathered weights of {name}", f"gradients of {name} before they are reduced"
+        flat = (Axis(Dim.ELEMENTS, sizes.total()),)
+        return Group(
+            sizes.total(),
             tuple(
-                book.tensor(Account.GATHERED, gathered, (Axis(Dim.ELEMENTS, size),), dtype, FSDP.source)
+                book.tensor(Account.GATHERED, whole, (Axis(Dim.ELEMENTS, size),), dtype, FSDP.source)
                 for dtype, size in sizes.items()
                 if sharded.weights
             ),
-            (book.tensor(Account.REDUCTION, reduced, whole, slopes, FSDP.source),) * sharded.gradients,
+            (book.tensor(Account.REDUCTION, reduced, flat, self.kept.gradients, FSDP.source),) * sharded.gradients,
+            unit,
         )
 
 
-def by_unit(made: Pass, chunk: Chunk, layers: Mapping[int, Unit], root: Unit) -> Pass:
-    """A pass with what is gathered: the root all through, a layer while it runs; in backward with its gradients."""
-    products = dict(made.products)
-
-    def around(part: Segment, lines: tuple[int, ...]) -> Segment:
-        events = (*(one + 1 for one in lines), *part.events, *(-one - 1 for one in reversed(lines)))
-        if part.events in made.products:
-            products[events] = made.products[part.events] + len(lines)
-        return part._replace(events=events)
-
-    def each(segments: Sequence[Segment], numbers: Sequence[int], ends: tuple[int, int], back: bool) -> list[Segment]:
-        found, (first, last), at = list(segments), ends, 0
-        per = len(numbers) // max(sum(one.repeat for one in found[first : len(found) - last]), 1)
-        for place in range(first, len(found) - last):
-            unit = layers[numbers[at]]
-            at += found[place].repeat * per
-            found[place] = around(found[place], (*unit.weights, *unit.gradients) if back else unit.weights)
-        return found
-
-    def gathered(both: Both) -> Both:
-        opening, closing = int(chunk.first), int(chunk.last or chunk.normed)
-        forward = each(both[0], chunk.layers, (opening, closing), False)
-        backward = each(both[1], chunk.layers[::-1], (closing, opening), True)
-        ahead = Segment(forward[0].moment, tuple(one + 1 for one in root.weights))
-        come = Segment(backward[0].moment, tuple(one + 1 for one in root.gradients))
-        backward.insert(closing, come)  # as the first comes
-        gone = (*(-one - 1 for one in root.gradients), *(-one - 1 for one in root.weights))
-        backward.append(Segment(backward[0].moment, gone))
-        return (ahead, *forward), tuple(backward)
-
-    first, later = gathered((made.forward, made.backward)), gathered(made.after)
-    return replace(made, forward=first[0], backward=first[1], products=products, after=later)
+def _filled(weights: Whole, full: int | None) -> Iterator[Whole]:
+    """The weights in turn, each bucket's until it is full; all in one where none ever is (None)."""
+    some = Whole()
+    for one in weights:
+        some.append(one)
+        if full is not None and sum(weight.elements for weight, _ in some) >= full:
+            yield some
+            some = Whole()
+    if some:
+        yield some

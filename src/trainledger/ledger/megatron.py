@@ -10,21 +10,20 @@ from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Basis
-from trainledger.facts.dtypes import UINT8, DType
+from trainledger.facts.dtypes import UINT8
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.megatron import FSDP, SETTLED
 from trainledger.ledger.book import ACCUMULATE, Book
 from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega_away import away_lines
-from trainledger.ledger.mega_buffers import parameters_of, quant_of_rank, weights_of, wrap_of
+from trainledger.ledger.mega_buffers import parameters_of, wrap_of
 from trainledger.ledger.mega_defer import drained, kept_lines, limit_of, put_off
 from trainledger.ledger.mega_engine import dummies, mask_line
 from trainledger.ledger.mega_evaluation import evaluation
 from trainledger.ledger.mega_flow import Flow
 from trainledger.ledger.mega_forward import Gather
-from trainledger.ledger.mega_fp8 import stored
-from trainledger.ledger.mega_fsdp import Shards, Unit, by_unit, main_of, outer_of, sharded_of
+from trainledger.ledger.mega_fsdp import Gathering, Shards, main_of, outer_of, sharded_of
 from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins
 from trainledger.ledger.mega_layerwise import LayerWise, laid_out, layer_wise
 from trainledger.ledger.mega_once import once
@@ -32,7 +31,7 @@ from trainledger.ledger.mega_order import order_of
 from trainledger.ledger.mega_passes import Pass, masked, mega_of
 from trainledger.ledger.mega_pieces import Walks
 from trainledger.ledger.mega_reports import Reports
-from trainledger.ledger.mega_run import Chunk, Rank, chunks_of, mega_run, parts_of
+from trainledger.ledger.mega_run import Rank, chunks_of, mega_run, parts_of
 from trainledger.ledger.mega_states import Kept, States, stops
 from trainledger.ledger.opening import Job
 from trainledger.ledger.step import CLIP, INIT, OPTIMIZER, STEPS, Updates
@@ -78,15 +77,18 @@ class Composer:
             found = with_workspace(found, made.products, self.workspace)
         self.segments += [Segment(moment, one.events, one.repeat) for one in found]
 
-    def run(self, step: str, flow: Flow, passes: list[Pass]) -> None:
-        """Every micro-batch of a step, in the order of the schedule. Interleaved, a backward's gradient is received in
-        the exchange before the forward that it follows."""
+    def run(self, step: str, flow: Flow, passes: list[Pass], firsts: list[Pass]) -> None:
+        """Every micro-batch of a step, in the order of the schedule; `firsts`: each chunk's first. Interleaved, a
+        backward's gradient is received in the exchange before the forward that it follows."""
         order, chunks = order_of(self.rank.plan, self.rank.stage), self.rank.chunks
+        later: set[tuple[bool, int]] = set()
         late = [(at, kept_lines(self.rank.job.book, made)) for at, made in enumerate(passes) if chunks[at].last]
         left = limit_of(self.rank.plan) if late else 0
         waiting: Events = ()
         for at, action in enumerate(order):
-            made = passes[action.chunk]
+            turn = action.kind is Kind.FORWARD, action.chunk
+            made = (passes if turn in later else firsts)[action.chunk]
+            later.add(turn)
             if action.kind is Kind.FORWARD:
                 moment, following = self.moment(step, action), order[at + 1]
                 ahead = not flow.plain and at and following.kind is not Kind.FORWARD
@@ -165,25 +167,33 @@ def run_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> 
         states.parameters()
     leaves = Leaves(False, kept.weights, _waiting(rank), copied=True)
     walks = Walks(job, leaves, plan.stack.recompute)
-    mask = mask_line(plan, job)
-    passes = [walks.run(chunk) for chunk in rank.chunks]
-    gather = gather_of(plan, kept)
-    passes = [gather(rank, made, chunk) for made, chunk in zip(passes, rank.chunks, strict=True)]
-    holders = [mask if chunk.first or chunk.last else None for chunk in rank.chunks]
-    passes = [masked(made, holder) for made, holder in zip(passes, holders, strict=True)]
+    made = [walks.run(chunk) for chunk in rank.chunks]
+    gather = Gathering.of(plan, kept) if plan.parallel.strategy == FSDP.strategy else None
     reports = Reports.of(rank)
-    passes = [reports.told(made, chunk) for made, chunk in zip(passes, rank.chunks, strict=True)]
+    ways = (gather, gather and gather.first, gather and gather.again)
+    passes, first, again = (_around(rank, made, each, reports) for each in ways)
     flow = Flow(walks.edges, rank.chunks)
     composer.add(f"{STEPS[0]}: forward", births(once(rank)))
     for number, name in enumerate(STEPS if each else (*STEPS, *STEPS[1:] * SETTLED.steps)):
         composer.add(f"{name}: forward", [*(deaths(states.copies()) if number else []), *reports.before()])
-        composer.run(name, flow, passes)
-        composer.add(f"{name}: {CLIP}", [])
+        composer.run(name, flow, passes, again if number else first)
+        composer.add(f"{name}: {CLIP}", [(gather.ended(rank), 1)] if gather else [])
         composer.add(f"{name}: {OPTIMIZER}", [*states.step(number == 0), *reports.after()])
     if plan.evaluation is not None:
-        composer.segments += evaluation(rank, plan.evaluation, gather, composer.held(flow, passes))
+        composer.segments += evaluation(rank, plan.evaluation, gather and gather.again, composer.held(flow, passes))
     hosted = states.host(pins(plan)) if isinstance(states, Hybrid) else ()
     return tuple(composer.segments), (*hosted, *walks.hosted, *away_lines(walks.away, order_of(plan, rank.stage)))
+
+
+def _around(rank: Rank, made: Sequence[Pass], each: Gather | None, reports: Reports) -> list[Pass]:
+    """Passes through a rank's chunks with what its strategy does around them, the batch's mask, and what is reported of
+    the loss."""
+    mask, found = mask_line(rank.plan, rank.job), list[Pass]()
+    for one, chunk in zip(made, rank.chunks, strict=True):
+        gathered = one if each is None else each(rank, one, chunk)
+        held = masked(gathered, mask if chunk.first or chunk.last else None)
+        found.append(reports.told(held, chunk))
+    return found
 
 
 def states_of(rank: Rank, kept: Kept, updates: Updates) -> States:
@@ -216,27 +226,6 @@ def _waiting(rank: Rank) -> dict[Weight, int]:
         for weight in model.embeddings
         if found.further or weight in read
     }
-
-
-def gather_of(plan: Plan, kept: Kept) -> Gather:
-    """What the plan's strategy does around a pass."""
-    if plan.parallel.strategy != FSDP.strategy:
-        return lambda rank, made, chunk: made
-    return lambda rank, made, chunk: _gathered(rank, made, chunk, kept)
-
-
-def _gathered(rank: Rank, made: Pass, chunk: Chunk, kept: Kept) -> Pass:
-    """A pass under Megatron-FSDP."""
-    found: dict[int, list[tuple[Weight, DType]]] = {}
-    quant, sharded = quant_of_rank(rank), sharded_of(rank.plan)
-    for _, layer, weight in weights_of(rank, chunk):
-        dtype = stored(quant, layer, weight) or kept.weights
-        found.setdefault(layer, []).append((weight, dtype))
-
-    def unit(layer: int, name: str) -> Unit:
-        return Unit.of(rank.job.book, found.get(layer, ()), name, kept.gradients, sharded)
-
-    return by_unit(made, chunk, {one: unit(one, "a layer") for one in chunk.layers}, unit(-1, "embedding and output"))
 
 
 def _workspace(job: Job, size: int) -> int:
