@@ -50,14 +50,30 @@ ROWS = [
 ALL_GATHER = {"moe_token_dispatcher_type": "allgather"}
 
 
-@pytest.mark.parametrize(("way", "parallel"), [(ALL_TO_ALL, {}), (ALL_GATHER, {"ep": 4})])
-def test_rows_that_are_added_up_deterministically_are_kept(way: dict[str, Any], parallel: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("way", "parallel", "release", "each"),
+    [
+        (ALL_TO_ALL, {}, "0.19.2", 2 * HIDDEN),
+        (ALL_GATHER, {"ep": 4}, "0.19.2", 2 * HIDDEN),
+        (ALL_TO_ALL, {}, "0.15.0", 2 * HIDDEN),
+        (ALL_TO_ALL, {}, "0.14.0", 0),
+    ],
+)
+def test_rows_that_are_added_up_deterministically_are_kept(
+    way: dict[str, Any], parallel: dict[str, Any], release: str, each: int
+) -> None:
     plain, fixed = (
-        kept(routed(options=way, parallel=parallel, stack={"options": {**LOCAL, "deterministic_mode": on}}))
+        kept(
+            routed(
+                options=way,
+                parallel=parallel,
+                stack={"options": {**LOCAL, "deterministic_mode": on}, "versions": {"megatron-core": release}},
+            )
+        )
         for on in (False, True)
     )
     rows = 2 * TOKENS
-    assert (fixed - plain) / rows == pytest.approx(2 * HIDDEN, abs=1)
+    assert (fixed - plain) / rows == pytest.approx(each, abs=1)
 
 
 @pytest.mark.parametrize(("model", "options", "each"), ROWS)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.megatron_buffers import FIXED_ROUTES, release_of
 from trainledger.facts.transformer_engine import CHANGES, PACKAGE, SHIPPED
 from trainledger.facts.versions import at_least
 from trainledger.lines.parts import Parts
@@ -22,9 +23,9 @@ class Routing:
     one product for all experts of a rank. `fused`: one kernel permutes. `balance`: how the router's choice is kept
     even. `wide`: the dtype of the router (None: the weights'). `capacity`: of an expert, as a factor of the mean, where
     tokens beyond it are dropped; `padded`: every expert is filled up to it. `load`: of the fullest rank, as a factor of
-    the mean (0: all tokens). `forced`: logits are drawn at random. `fixed`: deterministic operations are asked for.
-    `engine`: the release of Transformer Engine whose products the router takes, whatever layers are; empty where it is
-    not installed. `overlaps`: shared experts are computed while tokens travel."""
+    the mean (0: all tokens). `forced`: logits are drawn at random. `fixed`: routes are made by deterministic
+    operations. `engine`: the release of Transformer Engine whose products the router takes, whatever layers are; empty
+    where it is not installed. `overlaps`: shared experts are computed while tokens travel."""
 
     dispatcher: str = "alltoall"
     grouped: bool = False
@@ -115,7 +116,7 @@ def routing_of(plan: Plan) -> Routing | None:
         bool(options.get("moe_pad_expert_input_to_capacity", False)),
         0.0 if isinstance(load, str) else load,
         bool(stack.get("moe_router_force_load_balancing", False)),
-        bool(stack.get("deterministic_mode", False)),
+        bool(stack.get("deterministic_mode", False)) and FIXED_ROUTES.holds(release_of(plan.stack.versions)),
         installed(plan),
         bool(options.get("moe_shared_expert_overlap", False)),
     )  # fmt: skip
