@@ -19,7 +19,8 @@ class Flow:
 
     A model chunk holds its last input, which holds its gradient, until it is given the next one. Without interleaving
     the schedule is one function: the gradient last received, the one last sent, and the output last gone backward,
-    whose graph holds its input, keep their names until the next takes it.
+    whose graph holds its input, keep their names until the next takes it. Where the output layer's weight gradient is
+    put off, its input is listed, whose graph holds the stage's input with its gradient until the list is worked off.
     """
 
     def __init__(self, edges: Edges, chunks: Sequence[Chunk]) -> None:
@@ -29,6 +30,7 @@ class Flow:
         self.graph: Action | None = None  # the backward whose output still has a name
         self.latest: dict[int, int] = {}  # by chunk: the micro-batch that it was last given
         self.parked: dict[int, Action] = {}  # by chunk: the backward of that one, once it is done
+        self.listed: list[Action] = []  # backwards whose last product is put off
 
     def entered(self, action: Action) -> Events:
         """Before a forward: the output of the one before is let go once it was sent; the input is received."""
@@ -39,8 +41,9 @@ class Flow:
         events = [*self._gone(), self.edges.hidden + 1]
         older = self.parked.pop(chunk, None)
         if older is not None:
-            events += [-self.edges.hidden - 1] * (self.graph != older)
-            events += [-self.edges.slope - 1] * (self.sent != older)
+            there = older in self.listed
+            events += [-self.edges.hidden - 1] * (self.graph != older and not there)
+            events += [-self.edges.slope - 1] * (self.sent != older and not there)
         return tuple(events)
 
     def made(self, action: Action) -> Events:
@@ -70,26 +73,31 @@ class Flow:
             self.received = 0
         if self.chunks[action.chunk].first:
             return tuple(events)
-        events += [-self.edges.slope - 1] * (self.sent is not None and self.sent not in self.parked.values())
+        events += [-self.edges.slope - 1] * (self.sent is not None and not self._held(self.sent))
         self.sent = action
         if self.latest[action.chunk] == action.micro_batch:
             self.parked[action.chunk] = action
         if self.plain:
             self.graph = action
-        elif action not in self.parked.values():
+        elif not self._held(action):
             events.append(-self.edges.hidden - 1)
         return tuple(events)
 
     def ended(self) -> Events:
-        """After the step's last backward: the schedule's own names end."""
+        """After the step's last backward: the schedule's own names end, and the list is worked off."""
         events = [*self._gone(), *self._ungraphed(), *(-self.edges.slope - 1,) * self.received]
-        events += [-self.edges.slope - 1] * (self.sent is not None and self.sent not in self.parked.values())
+        events += [-self.edges.slope - 1] * (self.sent is not None and not self._held(self.sent))
         self.received, self.sent = 0, None
-        return tuple(events)
+        listed, self.listed = self.listed, []
+        gone = sum(not self._held(one) for one in listed if not self.chunks[one.chunk].first)
+        return (*events, *(-self.edges.hidden - 1, -self.edges.slope - 1) * gone)
+
+    def _held(self, action: Action) -> bool:
+        return action in self.listed or action in self.parked.values()
 
     def _ungraphed(self) -> Events:
         held, self.graph = self.graph, None
-        return (-self.edges.hidden - 1,) * (held is not None and held not in self.parked.values())
+        return (-self.edges.hidden - 1,) * (held is not None and not self._held(held))
 
     def _gone(self) -> Events:
         gone = (-self.edges.hidden - 1,) * self.out

@@ -105,6 +105,7 @@ class Composer:
                 left -= 1
                 made = put_off(made, late[0][1])
                 waiting += drained(late[0][1])
+                flow.listed.append(action)
             self.take(moment, self._passed(action, made), made, BACKWARD)
             self.add(moment, [(flow.left(action), 1)])
         self.add(self.moment(step, order[-1]), [((*flow.ended(), *waiting), 1)])
