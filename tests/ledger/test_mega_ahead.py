@@ -56,6 +56,8 @@ def test_gradients_wait_until_more_do_than_may() -> None:
     assert found.reduced() == (-5, -4)
     pairs = whole(0, waiting=100, units=2)
     assert [pairs.waits([at]) for at in (5, 4, 3)] == [(), (), (-6,)]
+    both = whole(0, waiting=5, units=2)
+    assert [both.waits([at]) for at in (5, 4, 3)] == [(), (-6,), (-5,)]
 
 
 @pytest.mark.parametrize(

@@ -117,9 +117,8 @@ class Whole:
         return self._slopes(gone)
 
     def _may_wait(self, more: int) -> bool:
-        if self.how.units:
-            return len({self.groups[at].unit for at in (*self.queue, more)}) <= self.how.units
-        return sum(self.groups[at].size for at in self.queue) <= self.how.waiting
+        few = not self.how.units or len({self.groups[at].unit for at in (*self.queue, more)}) <= self.how.units
+        return few and sum(self.groups[at].size for at in self.queue) <= self.how.waiting
 
     def reduced(self) -> Events:
         """The end of a backward: no gradients wait."""
