@@ -84,10 +84,11 @@ class Said:
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value inside mappings, by its dotted key; lists are values."""
+    """Every value inside mappings, by its dotted key; lists are values, and so is a mapping of patterns, whose keys
+    have dots of their own."""
     for key, value in data.items():
         name = f"{path}.{key}" if path else str(key)
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not any("." in str(one) for one in value):
             yield from leaves(value, name)
         else:
             yield name, tuple(value) if isinstance(value, list) else value

@@ -82,6 +82,8 @@ def _adapter(said: Said) -> Iterator[Line]:
         yield Line(OWN, kernel, False)
     if (layers := said.get(f"{options}.layers_to_transform")) is not None:
         yield Line(OWN, "peft_layers_to_transform", layers, f"{options}.layers_to_transform")
+    if (ranks := said.get(f"{options}.rank_pattern")) is not None:
+        yield Line(OWN, "lora_rank_pattern", ranks, f"{options}.rank_pattern")
     if said.get(f"{options}.autocast_adapter_dtype") is False:
         yield Line(OWN, "peft_autocast_adapter_dtype", False, f"{options}.autocast_adapter_dtype")
 
