@@ -86,6 +86,33 @@ def test_the_attention_of_cudnn_is_kept_from_a_version_on() -> None:
     assert "self_attn.attention: output" in kept(ledger(CUDNN_KEPT, "sm100"))
 
 
+def test_from_a_day_on_cudnns_attention_comes_first_on_every_device() -> None:
+    """Its results are kept from a later day on; before the first, flash attention ran, whose results are kept."""
+    days = {"2025-10-08": True, "2025-10-09": False, "2025-11-30": False, "2025-12-01": True}
+    assert {day: "self_attn.attention: output" in kept(ledger(day, "sm90")) for day in days} == days
+
+
+def sums(version: str, torch: str, compiled: bool) -> int:
+    """How many sums over ranks of tensor parallelism are kept of a layer, of the two that there are."""
+    stack = {
+        "framework": "torchtitan", "versions": {"torchtitan": version, "torch": torch}, "loss": "vocab-parallel",
+        "recompute": {"kind": "selective", "policy": "op"}, "compile": compiled,
+    }  # fmt: skip
+    plan = plan_of(LLAMA, parallel={"strategy": "fsdp2", "world": 4, "dp": 2, "tp": 2, "sp": True}, stack=stack)
+    made = rank_ledger(plan, model_of(plan), "sm80")
+    assert left(made) == {"loss"}
+    return sum(name.endswith("part of the sum") for name in kept(made))
+
+
+def test_between_two_releases_compiled_layers_keep_a_sum_that_only_its_wait_reads() -> None:
+    assert [sums(EAGER, torch, True) for torch in ("2.4", "2.5", "2.7.1", "2.8")] == [1, 2, 2, 1]
+    assert [sums(EAGER, torch, False) for torch in ("2.7", "2.8")] == [2, 2]
+
+
+def test_for_a_month_no_sum_was_kept() -> None:
+    assert [sums(day, "2.8", False) for day in ("2025-03-19", "2025-03-20", "2025-04-20", "2025-04-21")] == [2, 0, 0, 2]
+
+
 def test_whole_recompute_keeps_the_inputs_alone() -> None:
     assert not kept(ledger(recompute={"kind": "full"}))
 

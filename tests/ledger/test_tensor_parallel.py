@@ -8,6 +8,7 @@ import pytest
 
 from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import estimate
+from trainledger.ledger.rank import Ledger
 from trainledger.ledger.tensor_parallel import spread
 from trainledger.lines.line import Account
 from trainledger.model.build import model_of
@@ -77,3 +78,67 @@ def test_the_sequence_is_spread_between_layers_and_whole_inside() -> None:
     tokens = {line.name: line.dims[1].size for line in lines if len(line.dims) > 1}
     assert tokens["hidden states"] == 512 // 4
     assert tokens["model.layers.*.mlp.gate_proj: output"] == 512
+
+
+WORDS = (1024, 256)  # of the table of words
+
+
+def gradients(ledger: Ledger) -> dict[str, tuple[int, ...]]:
+    """Sizes of the table's gradients, by what they are."""
+    found = (line for line in ledger.lines if "embed_tokens.weight" in line.name and line.account in REDUCED)
+    return {line.name: tuple(axis.size for axis in line.dims) for line in found}
+
+
+REDUCED = (Account.GRADIENTS, Account.REDUCTION, Account.BACKWARD)
+FSDP: dict[str, Any] = {"strategy": "fsdp2", "world": 8, "dp": 2, "tp": 4, "sp": True}
+
+
+def test_the_gradient_of_a_table_spread_by_words_has_all_words_and_is_cut_before_it_is_reduced() -> None:
+    made = estimate(plan_of(WIDE, parallel=FSDP)).ledger
+    assert gradients(made) == {
+        "model.embed_tokens.weight": WORDS,
+        "gradient of model.embed_tokens.weight, this rank's rows": (1024 // 4, 256),
+    }
+
+
+def test_without_shards_it_stays_whole() -> None:
+    made = estimate(plan_of(WIDE, parallel={"tp": 4, "sp": True})).ledger
+    assert gradients(made) == {"model.embed_tokens.weight": WORDS}
+
+
+def test_it_waits_whole_for_further_micro_batches() -> None:
+    precision = {"weights": "fp32", "gradients": "fp32", "reduce": "fp32"}
+    stack = {"framework": "torchtitan", "versions": {"torchtitan": "9dec370"}, "loss": "vocab-parallel"}
+    parallel = {"strategy": "fsdp2", "world": 8, "dp": 2, "tp": 2, "pp": 2, "sp": True, "schedule": "1f1b"}
+    batch = {"accumulation": 4}
+    plan = plan_of(LLAMA, precision=precision, batch=batch, parallel=parallel, stack=stack)
+    assert gradients(estimate(plan, 0).ledger)["model.embed_tokens.weight (not reduced yet)"] == WORDS
+
+
+def test_colossals_own_table_has_a_gradient_of_its_own_words() -> None:
+    plan = plan_of(WIDE, parallel={"tp": 4}, stack={"framework": "colossalai", "versions": {}})
+    assert spread(model_of(plan), plan).embeddings[0].rows == 0
+
+
+def test_pytorch_makes_it_whole() -> None:
+    """What PyTorch's own styles leave of the gradient of a table on one of four ranks, and what FSDP2 makes of it."""
+    torch = pytest.importorskip("torch")
+    import torch.distributed as dist
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import RowwiseParallel, parallelize_module
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    try:
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (4,))
+        table = torch.nn.Embedding(*WORDS)
+        style = RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1))
+        made = parallelize_module(torch.nn.Sequential(table), mesh, {"0": style})
+        made(torch.zeros(1, 16, dtype=torch.long)).sum().backward()
+        gradient = table.weight.grad
+        assert tuple(gradient.to_local().shape) == WORDS
+        cut = gradient.redistribute(placements=table.weight.placements).to_local()
+        assert tuple(cut.shape) == (1024 // 4, 256)
+        assert cut.untyped_storage().nbytes() == gradient.to_local().untyped_storage().nbytes() // 4
+    finally:
+        dist.destroy_process_group()

@@ -29,6 +29,8 @@ class Change(StrEnum):
     APART = "apart"  # embedding by itself, last norm with the head, which stays gathered; before, the last layer did
     RUNS_ON = "runs-on"  # recompute does not stop at the last saved tensor that is needed
     DROPS_OUTPUTS = "drops-outputs"  # a pipeline's step returns no outputs, which until then are merged as it ends
+    CUDNN_FIRST = "cudnn-first"  # cuDNN's attention before flash attention on every device
+    LEAVES_SUMS = "leaves-sums"  # the policy `op` keeps no sums over ranks
     SAVES_CUDNN = "saves-cudnn"  # the policy `op` keeps results of every attention kernel
     GROUPED = "grouped"  # attention is handed grouped keys and values
     PERMUTES = "permutes"  # experts' rows are copied by expert with padding, and added to what shared experts made
@@ -72,6 +74,8 @@ ROWS: dict[Change, Row] = {
         Row(Change.SAVES_ABS, "2024-11-26", "2025-02-06", _read("_save_list; taken out again in #820", "bcebc0de5")),
         Row(Change.NATIVE_NORM, "2025-03-19", "", _read("models/norms.py (#985)", "3b39d7ab0")),
         Row(Change.ORDERED_ATTENTION, "2025-05-14", "", _read("models/attention.py (#1196)", "3b85aa31f")),
+        Row(Change.CUDNN_FIRST, "2025-10-09", "", _read("models/attention.py, sdpa_backends (#1776)", "6a3a9da95")),
+        Row(Change.LEAVES_SUMS, "2025-03-20", "2025-04-21", _read("_save_list (#965, #1031)", "247f4e3aa, 88d8ab372")),
         Row(Change.APART, "2025-07-28", "", _read("apply_fsdp (#1094)", "83e694105")),
         Row(Change.RUNS_ON, "2025-08-29", "", _read("activation_checkpoint, early_stop False (#1580)", "25413d224")),
         Row(Change.DROPS_OUTPUTS, "2025-10-22", "", _read("train.py, return_outputs=False (#1922)", "e5ef99aab")),
@@ -135,7 +139,7 @@ def compiles_loss(version: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """From this architecture's number on cuDNN's attention is tried before flash."""
+    """From this architecture's number on cuDNN's attention is tried before flash; once CUDNN_FIRST holds, on all."""
 
     since: int
     source: Source

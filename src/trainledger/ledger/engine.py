@@ -102,7 +102,8 @@ class Backward:
         weight = tape.leaf.get(value)
         like = tape.storages[tape.store[value]].name if tape.store[value] != EXTERNAL else ""
         label = name or f"gradient of {weight.name if weight else like or 'input'}"
-        tape.storages.append(Storage.of(tape.dims[value], tape.dtype[value], label, weight))
+        dims = weight.slope if weight and weight.rows else tape.dims[value]
+        tape.storages.append(Storage.of(dims, tape.dtype[value], label, weight))
         return len(tape.storages) - 1
 
     def release(self, storage: int) -> None:

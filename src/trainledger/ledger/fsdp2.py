@@ -203,7 +203,10 @@ class Fsdp2(UnitHooks):
         if waiting:  # added to what waits: by autograd itself in one dtype, by FSDP otherwise
             events += [-line - 1 for _, line in whole] if self.how.reduce != self.how.compute else []
             whole = waiting
-        return [*events, *self._reshard(key), *self._last_input(), *self._to_part(unit, whole)]
+        cut = [(weight, self.lines.cut(weight, line) if weight.rows else line) for weight, line in whole]
+        for (_, new), (_, old) in zip(cut, whole, strict=True):
+            events += [new + 1, -old - 1] if new != old else []
+        return [*events, *self._reshard(key), *self._last_input(), *self._to_part(unit, cut)]
 
     def _to_part(self, unit: Unit, whole: Sequence[tuple[Weight, int]]) -> list[int]:
         how, lines = self.how, self.lines

@@ -108,7 +108,12 @@ class UnitLines:
     def unreduced(self, weight: Weight) -> int:
         """A whole gradient that waits in the dtype of reductions."""
         name = f"{weight.name} (not reduced yet)"
-        return self.book.tensor(Account.REDUCTION, name, weight.dims, self.how.reduce, FSDP2.source)
+        return self.book.tensor(Account.REDUCTION, name, weight.slope, self.how.reduce, FSDP2.source)
+
+    def cut(self, weight: Weight, gradient: int) -> int:
+        """This rank's rows of the gradient of a table of which it has a part, cloned."""
+        name = f"gradient of {weight.name}, this rank's rows"
+        return self.book.tensor(Account.REDUCTION, name, weight.dims, self.book.lines[gradient].dtype, FSDP2.source)
 
     def to_reduce(self, unit: Unit, size: int) -> int:
         """The reduction's input, of a unit whose trained part has `size` elements on a rank: made on the stream of

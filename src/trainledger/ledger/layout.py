@@ -187,7 +187,7 @@ class Layout:
         book, lines = self.job.book, Copies()
         for one in self.parameters:
             dtype = one.dtype if keeps_own(one.weight) else self.job.run.gradients
-            lines.append((book.tensor(Account.GRADIENTS, one.name, one.weight.dims, dtype, ACCUMULATE), one.count))
+            lines.append((book.tensor(Account.GRADIENTS, one.name, one.weight.slope, dtype, ACCUMULATE), one.count))
         return lines
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:

@@ -73,7 +73,7 @@ class Leaves:
         back.arrived.append(Arrival(weight, storage, len(back.events)))
         if self.copied or not self.fresh:
             made = [
-                back.foreign(weight.dims, back.tape.storages[storage].dtype, f"step of {weight.name}")
+                back.foreign(weight.slope, back.tape.storages[storage].dtype, f"step of {weight.name}")
                 for _ in range(self.stepping)
             ]
             return [*(one + 1 for one in made), *(-one - 1 for one in made), -storage - 1]
@@ -84,7 +84,7 @@ class Leaves:
             return []
         if own == dtype:
             return []
-        kept = back.foreign(weight.dims, dtype, weight.name)
+        kept = back.foreign(weight.slope, dtype, weight.name)
         back.arrived[-1] = back.arrived[-1]._replace(storage=kept)
         back.owned[kept] = weight
         return [kept + 1, -storage - 1]

@@ -111,8 +111,9 @@ def _sorted_backward(t: Tape, ids: int, table: int) -> tuple[Step, ...]:
     row, count = EMBEDDING_BACKWARD, elements(t.dims[ids])
     if count <= row.small:
         return (Step(Code.GRAD, 0),)
-    entries, width = t.dims[table][0].size, t.dims[table][1:]
-    segments = min(count, entries)
+    weight = t.leaf.get(table)
+    entries, *width = weight.slope if weight else t.dims[table]
+    segments = min(count, entries.size)
     partial = Axis(Dim.ROWS, count // row.ids_per_partial + segments)
 
     def made(size: int, what: str) -> int:

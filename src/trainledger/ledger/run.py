@@ -155,10 +155,10 @@ def run_of(plan: Plan, architecture: str) -> Run:
 
 def _attention(plan: Plan, architecture: str) -> str:
     """The word for attention by which its kernel is chosen: torchtitan's own order of kernels, where it has one."""
-    stack = plan.stack
-    ordered = holds(Change.ORDERED_ATTENTION, stack.versions.get(TORCHTITAN, ""))
-    if stack.framework == TORCHTITAN and stack.attention in ("sdpa", None) and ordered:
-        return "cudnn-first" if level(architecture) >= ORDERED.since else "flash-first"
+    stack, version = plan.stack, plan.stack.versions.get(TORCHTITAN, "")
+    if stack.framework == TORCHTITAN and stack.attention in ("sdpa", None) and holds(Change.ORDERED_ATTENTION, version):
+        everywhere = holds(Change.CUDNN_FIRST, version)
+        return "cudnn-first" if everywhere or level(architecture) >= ORDERED.since else "flash-first"
     return Kernel.EAGER if stack.attention == "unfused" else stack.attention
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from trainledger.facts.collectives import WAITED
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.torchtitan import NAME, SAVED, Change, holds
+from trainledger.facts.versions import at_least
 from trainledger.ledger.blocks import Behind, Walked, Walker
 from trainledger.ledger.experts_torchtitan import EXCHANGE
 from trainledger.ledger.frame import Frame
@@ -42,7 +44,8 @@ def kept_by_policy(frame: Frame) -> tuple[int, ...]:
     kernel = frame.kernels[0].kernel if frame.kernels else Kernel.MATH
     listed = kernel in SAVED.kernels or (kernel in SAVED.later and holds(Change.SAVES_CUDNN, version))
     sent, absolute = holds(Change.SAVES_SENT, version), holds(Change.SAVES_ABS, version)
-    also = (ATTENTION, listed), ("abs", absolute), (SCATTERED, True), (EXCHANGE, sent)
+    summed = not holds(Change.LEAVES_SUMS, version)
+    also = (ATTENTION, listed), ("abs", absolute), (SCATTERED, summed), (EXCHANGE, sent)
     kinds = {kind for kind, kept in also if kept}
     found: list[int] = []
     count = 0
@@ -71,7 +74,14 @@ def recompute_of(frame: Frame, policy: bool) -> Kept:
     if not frame.software.compiled:
         return Kept(frozenset(kept), on=holds(Change.RUNS_ON, frame.software.release(NAME)))
     needed = needed_again(frame.tape, kept)
-    return Kept(needed & frozenset(kept), frozenset(range(len(frame.tape.prims))) - needed)
+    unread = frozenset(at for at in kept if frame.tape.prims[at].kind == SCATTERED) if _waited(frame) else frozenset()
+    return Kept(needed & frozenset(kept) | unread, frozenset(range(len(frame.tape.prims))) - needed)
+
+
+def _waited(frame: Frame) -> bool:
+    """Whether compiled code keeps sums that its backward does not read."""
+    torch = frame.setting.torch
+    return bool(torch) and at_least(torch, WAITED.since) and not at_least(torch, WAITED.until)
 
 
 class Selective(Walker):

@@ -7,7 +7,7 @@ Sources: torch/distributed/tensor/parallel/style.py (v2.4 to v2.13); torchtitan,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -18,8 +18,9 @@ from trainledger.ledger.losses_parallel import SPREAD
 from trainledger.ledger.tensor_experts import WHOLE, Way, around_experts, span_of, way_of
 from trainledger.lines.local import local_model
 from trainledger.lines.parts import BY_TENSOR, Parts
+from trainledger.model.mapped import mapped
 from trainledger.model.operations_parallel import Collective, Copied, Gathered, Summed
-from trainledger.model.program import Attention, Embed, Linear, Model, Op, Repeat, Role
+from trainledger.model.program import Attention, Embed, Linear, Model, Op, Repeat, Role, Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -65,7 +66,20 @@ def spread(model: Model, plan: Plan) -> Model:
     )
     part = local_model(whole, Parts(tp=ranks.tp, etp=how.way.each, ep=ranks.ep))
     blocks = tuple(replace(block, ops=tuple(_counted(op, ranks.tp) for op in block.ops)) for block in part.blocks)
-    return replace(part, blocks=blocks)
+    part = replace(part, blocks=blocks)
+    return part if inside else _sloped(part, {weight.name: weight.dims[0].size for weight in model.embeddings})
+
+
+def _sloped(part: Model, rows: Mapping[str, int]) -> Model:
+    """The model whose table of words, spread by words, has a gradient of all words on every rank: DTensor runs the
+    table's backward on the whole gradient of its rows (embedding_dense_backward), and cuts the result afterwards."""
+
+    def whole(weight: Weight) -> Weight:
+        entire = weight.role is Role.EMBEDDING and rows.get(weight.name, 0) > weight.dims[0].size
+        return replace(weight, rows=rows[weight.name]) if entire else weight
+
+    prologue = tuple(mapped(op, whole) for op in part.prologue)
+    return replace(part, prologue=prologue, embeddings=tuple(whole(weight) for weight in part.embeddings))
 
 
 def _counted(op: Op, ranks: int) -> Op:

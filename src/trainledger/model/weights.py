@@ -45,7 +45,8 @@ class Weight:
 
     `dtype`: its own, where it has not that of the model's weights. `tuned`: an adapter's run trains it. `packed`: how
     it is quantised. `gathered`: in what sharded parts of it are gathered, where that is not what products read.
-    `frozen`: a plan that trains some modules by name leaves it as it is.
+    `frozen`: a plan that trains some modules by name leaves it as it is. `rows`: entries of the first dim that its
+    gradient comes with, where it is part of a table whose gradient every rank makes in whole (0: its own).
     """
 
     name: str
@@ -57,6 +58,7 @@ class Weight:
     packed: Packing | None = None
     gathered: DType | None = None
     frozen: bool = False
+    rows: int = 0
 
     def __hash__(self) -> int:
         """By name, which tells apart nearly all weights of a model: weights are keys of most look-ups of a walk."""
@@ -66,6 +68,11 @@ class Weight:
     def elements(self) -> int:
         """Number of elements (shared storage included)."""
         return elements(self.dims)
+
+    @property
+    def slope(self) -> Dims:
+        """The dims of its gradient as backward makes it."""
+        return (Axis(self.dims[0].dim, self.rows), *self.dims[1:]) if self.rows else self.dims
 
     @property
     def shape(self) -> tuple[int, ...]:
