@@ -101,6 +101,22 @@ def test_the_gradient_of_a_table_spread_by_words_has_all_words_and_is_cut_before
     }
 
 
+def test_before_a_release_all_words_are_reduced() -> None:
+    """Two ranks of FSDP2, of which each has half of the table's words on one of four tensor-parallel ranks, and half of
+    the head's; what was reduced stays as their gradient."""
+    table, head, norm = 1024 * 256, 256 * 256, 256
+    for torch, words in (("2.5", table), ("2.6", table // 4)):
+        ledger = estimate(plan_of(WIDE, parallel=FSDP, stack=before(torch))).ledger
+        lines = {line.name: line.dims[0].size for line in ledger.lines}
+        assert lines["gradients of the root to reduce"] == words + head + norm
+        assert lines["gradients of the root, this rank's part"] == (words + head + norm) // 2
+        assert ("gradient of model.embed_tokens.weight, this rank's rows" in lines) is (torch == "2.6")
+
+
+def before(torch: str) -> dict[str, Any]:
+    return {"versions": {"torch": torch, "transformers": "4.46"}}
+
+
 def test_without_shards_it_stays_whole() -> None:
     made = estimate(plan_of(WIDE, parallel={"tp": 4, "sp": True})).ledger
     assert gradients(made) == {"model.embed_tokens.weight": WORDS}

@@ -22,11 +22,13 @@ class Streams:
 class PerParameter:
     """FSDP2. Releases of torch: from `root` on an explicit reshard_after_forward holds for the root as well; from
     `inputs` on a reduce-scatter's input stays until the next one is made; from `outputs` on an all-reduce's input that
-    was cast stays until backward ends."""
+    was cast stays until backward ends; from `cuts` on a gradient that DTensor left whole is cut to this rank's part of
+    the weight before it is reduced, of which before only the first rows were read."""
 
     root: str
     inputs: str
     outputs: str
+    cuts: str
     streams: Streams
     source: Source
 
@@ -35,11 +37,12 @@ FSDP2 = PerParameter(
     "2.8",
     "2.5",
     "2.6",
+    "2.6",
     Streams(1, 1, 2),
     Source(
         "PyTorch fully_shard",
         "torch/distributed/fsdp/_fully_shard/{_fsdp_param_group,_fsdp_collectives,_fsdp_state}.py",
-        "v2.4 to v2.13; pytorch #129721, #140044, #154704",
+        "v2.4 to v2.13; pytorch #129721, #136237, #140044, #154704",
     ),
 )
 

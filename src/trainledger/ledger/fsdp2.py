@@ -203,14 +203,13 @@ class Fsdp2(UnitHooks):
         if waiting:  # added to what waits: by autograd itself in one dtype, by FSDP otherwise
             events += [-line - 1 for _, line in whole] if self.how.reduce != self.how.compute else []
             whole = waiting
-        cut = [(weight, self.lines.cut(weight, line) if weight.rows else line) for weight, line in whole]
-        for (_, new), (_, old) in zip(cut, whole, strict=True):
-            events += [new + 1, -old - 1] if new != old else []
+        cut = [(weight, self.lines.cut(weight, line)) for weight, line in whole]
+        events += [e for (_, new), (_, old) in zip(cut, whole, strict=True) if new != old for e in (new + 1, -old - 1)]
         return [*events, *self._reshard(key), *self._last_input(), *self._to_part(unit, cut)]
 
     def _to_part(self, unit: Unit, whole: Sequence[tuple[Weight, int]]) -> list[int]:
         how, lines = self.how, self.lines
-        size = sum(lines.part(weight) for weight, _ in whole)
+        size = sum(lines.share(weight) for weight, _ in whole)
         taken = lines.to_reduce(unit, size)
         turned = [(lines.turned(*one) if how.by_width(one[0]) else one[1], one[1]) for one in whole]
         before = [event for new, old in turned if new != old for event in (new + 1, -old - 1)]
@@ -219,7 +218,7 @@ class Fsdp2(UnitHooks):
         if how.reduce != how.stored:
             out = lines.reduced(unit, size)
             events += [out + 1, part + 1]
-            if how.holds_output:
+            if how.reduced.holds_output:
                 self.sums.append(out)
             else:
                 events.append(-out - 1)
@@ -227,7 +226,7 @@ class Fsdp2(UnitHooks):
             events.append(part + 1)
         if self.how.offload or not self.fresh:  # copied to the host, or added to what is there
             events.append(-part - 1)
-        if how.holds_input:
+        if how.reduced.holds_input:
             self.input = taken
             return events
         return [*events, -taken - 1]

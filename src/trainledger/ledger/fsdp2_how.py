@@ -29,13 +29,22 @@ class Routed(NamedTuple):
     ahead: bool
 
 
+class Reduced(NamedTuple):
+    """How gradients are reduced: whether a reduction's input stays until the next one; whether an all-reduce holds what
+    it reads; whether the gradient of a table of which a rank has a part is cut to that part before."""
+
+    holds_input: bool
+    holds_output: bool
+    cuts: bool
+
+
 @dataclass(frozen=True, slots=True)
 class How:
     """FSDP2's settings: ranks of one shard group; dtypes of shards, of what is gathered, of reductions; over how many
     ranks weights are kept between forward and backward (0: as the shards themselves, 1: gathered), and whether the root
-    stays gathered; whether a reduction's input and an all-reduce's are held; whether layers are recomputed by a forward
-    of their own (reentrant); where the loss is made; the rank within its group that is looked at; whether shards and
-    reduced gradients lie in the host's memory; how routed experts are sharded (None: as all else)."""
+    stays gathered; how gradients are reduced; whether layers are recomputed by a forward of their own (reentrant);
+    where the loss is made; the rank within its group that is looked at; whether shards and reduced gradients lie in the
+    host's memory; how routed experts are sharded (None: as all else)."""
 
     ranks: int
     stored: DType
@@ -43,22 +52,12 @@ class How:
     reduce: DType
     between: int
     root_keeps: bool
-    holds: tuple[bool, bool]
+    reduced: Reduced
     reentrant: bool
     ending: Ending
     rank: int = 0
     offload: bool = False
     routed: Routed | None = None
-
-    @property
-    def holds_input(self) -> bool:
-        """Whether a reduction's input stays until the next one."""
-        return self.holds[0]
-
-    @property
-    def holds_output(self) -> bool:
-        """Whether an all-reduce holds what it reads."""
-        return self.holds[1]
 
     @property
     def ahead(self) -> bool:

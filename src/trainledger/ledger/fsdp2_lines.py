@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim, elements
@@ -30,6 +31,12 @@ class UnitLines:
         if weight not in self._parts:
             self._parts[weight] = elements(self.how.held(weight))
         return self._parts[weight]
+
+    def share(self, weight: Weight) -> int:
+        """Elements of this rank's padded part of what is reduced of a weight's gradient."""
+        if not weight.rows or self.how.reduced.cuts:
+            return self.part(weight)
+        return elements(self.how.held(replace(weight, dims=weight.slope)))
 
     def _ranks(self, unit: Unit) -> int:
         """Ranks that a unit's weights are sharded over."""
@@ -111,14 +118,17 @@ class UnitLines:
         return self.book.tensor(Account.REDUCTION, name, weight.slope, self.how.reduce, FSDP2.source)
 
     def cut(self, weight: Weight, gradient: int) -> int:
-        """This rank's rows of the gradient of a table of which it has a part, cloned."""
+        """This rank's rows of the gradient of a table of which it has a part, cloned; else the gradient itself."""
+        if not weight.rows or not self.how.reduced.cuts:
+            return gradient
         name = f"gradient of {weight.name}, this rank's rows"
         return self.book.tensor(Account.REDUCTION, name, weight.dims, self.book.lines[gradient].dtype, FSDP2.source)
 
     def to_reduce(self, unit: Unit, size: int) -> int:
         """The reduction's input, of a unit whose trained part has `size` elements on a rank: made on the stream of
         compute where it stays until the next one is made, before that release on that of reductions."""
-        name, stream = f"gradients of {unit.name} to reduce", 0 if self.how.holds_input else FSDP2.streams.reduce
+        name = f"gradients of {unit.name} to reduce"
+        stream = 0 if self.how.reduced.holds_input else FSDP2.streams.reduce
         return self._flat(Account.REDUCTION, name, size * self._ranks(unit), (self.how.reduce, stream))
 
     def reduced(self, unit: Unit, size: int) -> int:

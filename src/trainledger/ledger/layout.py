@@ -272,7 +272,7 @@ class Sharded(Layout):
             return []
         counts: Counter[int] = Counter()
         for unit in self.units.every():
-            size = sum(self.lines.part(one.weight) for one in unit.members if self.job.trained(one.weight))
+            size = sum(self.lines.share(one.weight) for one in unit.members if self.job.trained(one.weight))
             if size:
                 counts[self.lines.gradient(unit, size)] += 1
         return list(counts.items())

@@ -18,7 +18,7 @@ from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import EARLY, Flat
-from trainledger.ledger.fsdp2_how import Ending, How, Routed
+from trainledger.ledger.fsdp2_how import Ending, How, Reduced, Routed
 from trainledger.ledger.host_stepped import HostStepped, smallest_of, steps_on_host
 from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
 from trainledger.ledger.layout_amp import MixedPrecision
@@ -188,7 +188,11 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
         reduce=DTYPES[precision.reduce] if precision.reduce else compute,
         between=between,
         root_keeps=between == 1 or not at_least(torch, FSDP2.root),
-        holds=(at_least(torch, FSDP2.inputs), parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs)),
+        reduced=Reduced(
+            at_least(torch, FSDP2.inputs),
+            parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
+            at_least(torch, FSDP2.cuts),
+        ),
         reentrant=job.run.recompute == "reentrant",
         ending=_ending(job.run.scoring),
         rank=rank % ranks,
