@@ -158,3 +158,20 @@ def test_pytorch_makes_it_whole() -> None:
         assert cut.untyped_storage().nbytes() == gradient.to_local().untyped_storage().nbytes() // 4
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(("recipe", "sent"), [("tensorwise", "fp8"), ("rowwise", "bf16")])
+def test_inputs_and_gradients_that_are_scaled_by_tensor_are_exchanged_in_8_bits(recipe: str, sent: str) -> None:
+    stack = {
+        "framework": "torchtitan", "versions": {"torchtitan": "2025-02-14"}, "compile": True, "loss": "vocab-parallel",
+        "recompute": {"kind": "full"},
+    }  # fmt: skip
+    precision = {"compute": "fp8", "fp8": {"recipe": recipe}}
+    made = estimate(plan_of(WIDE, parallel=FSDP, stack=stack, precision=precision)).ledger
+    found = {line.name.removeprefix("model.layers.*."): line for line in made.lines if len(line.dims) > 1}
+    assert found["mlp.gate_proj: gathered"].dtype.name == sent
+    assert found["gradient of mlp.down_proj: by parts of the sequence"].dtype.name == sent
+    assert found["mlp.gate_proj: gradient by parts of the sequence"].dtype.name == "bf16"  # of several products
+    assert found["lm_head: gathered"].dtype.name == "bf16"
+    casts = {name for name in found if name.endswith("down_proj: gradient in 8 bits")}
+    assert {found[name].dims[1].size for name in casts} == {512 // 4 if recipe == "tensorwise" else 512}

@@ -37,3 +37,17 @@ WAITED = Waited(
         "v2.5 to v2.8",
     ),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Before this release Inductor holds a buffer up to the next one of its size and dtype, whatever that adds to the
+    peak, and what a collective returned up to the next collective."""
+
+    until: str
+    source: Source
+
+
+PLANNED = Planned(
+    "2.9", Source("PyTorch torch/_inductor", "codegen/wrapper.py, AllocateLine; comms.py, WeakDep", "v2.5 to v2.9")
+)

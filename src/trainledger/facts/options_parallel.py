@@ -246,12 +246,11 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("overlap_moe_expert_parallel_comm", BOOL, LOW),
         ),
     ),
-    *counted(WHERE, TITAN, (("reshard_last_layer", BOOL),)),
+    *counted(WHERE, TITAN, (("reshard_last_layer", BOOL), ("async_tp", BOOL))),
     *uncounted(
         WHERE,
         TITAN,
         (
-            ("async_tp", BOOL, EITHER),
             ("enable_fsdp_symm_mem", BOOL, LOW),
             ("enable_compiled_autograd", BOOL, EITHER),
             ("context_parallel_rotate_method", TEXT, EITHER),

@@ -16,6 +16,7 @@ from trainledger.ledger.dropped import run_back
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.piece import Piece, PieceLines
+from trainledger.ledger.planned import planned, replan, spans
 from trainledger.ledger.regions import Region
 from trainledger.ledger.split import Split
 from trainledger.ledger.tape import EXTERNAL
@@ -100,7 +101,7 @@ class Walker:
         casts = frozenset(tape.cached.values())
         keep |= lasting
         saving = tape.grad[piece.target]  # where nothing needs a gradient, autograd keeps nothing
-        forward = run_forward(tape, casts | keep | piece.staying | {piece.target}, saving, None, regions)
+        forward = planned(tape, run_forward(tape, casts | keep | piece.staying | {piece.target}, saving, None, regions))
         self.lines.phase(forward.held, Account.ACTIVATIONS, Account.FORWARD)
         attached = self._staying()
         ahead = self.lines.read(forward.events)
@@ -114,6 +115,7 @@ class Walker:
             return Walked(ahead, (), loose, outside, held, keeps, False, (first, 0), visits=turned)
         back = self._back(forward, lasting | piece.staying, lent)
         again = run_back(back, regions)
+        replan(back, [])
         for storage in again - held:
             self.lines.known.pop(storage, None)
         self.lines.again = set(again & held)
@@ -170,7 +172,7 @@ class Walker:
         casts = frozenset(tape.cached.values())
         attached = frozenset() if reentrant else frozenset(tape.attached)  # without a graph there are no nodes
         kept = keep if offloads else {piece.source}
-        forward = run_forward(tape, casts | attached | {piece.target, *kept, *returned}, saving=False)
+        forward = planned(tape, run_forward(tape, casts | attached | {piece.target, *kept, *returned}, saving=False))
         self.lines.phase({}, Account.ACTIVATIONS, Account.FORWARD)
         stays = self._staying() if attached else ()
         ahead = self.lines.read(forward.events)
@@ -241,6 +243,7 @@ class Walker:
         self.lines.known.pop(self.piece.tape.store[self.piece.target], None)  # not what the forward handed on
         self.lines.phase(again.held, Account.RECOMPUTED, Account.BACKWARD)
         start = started - len(again.events)
+        started = replan(back, spans(back.tape, again.turns, start))(started)
         return self._backward(back, started)._replace(again=Again(again.turns, start, last))
 
     def _loose(self, values: frozenset[int], forward: Forward) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from trainledger.base.dims import Dims
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger import aten
-from trainledger.ledger.tape import SCALED, UNLISTED, Code, Prim, Step, Tape
+from trainledger.ledger.tape import EXTERNAL, SCALED, UNLISTED, Code, Prim, Step, Tape
 from trainledger.model.operations import Low, Scales
 
 CAST = "scaled cast"
@@ -35,17 +35,24 @@ def linear(t: Tape, call: Layer) -> int:
     """The layer's result, in its input's dtype."""
     x, weight, low = call.x, call.weight, call.low
     lowered = None if low.gathered else _cast(t, call, weight, "weight in 8 bits")
-    narrow = _cast(t, call, x, "input in 8 bits")
+    came = t.store[x] != EXTERNAL and t.storages[t.store[x]].dtype == low.dtype
+    narrow = x if came else _cast(t, call, x, "input in 8 bits")
     grad = t.grad[x] or t.grad[weight]
     out = t.fresh(call.dims, t.dtype[x], grad, "output")
-    kept = narrow if low.early else x
+    kept = narrow if low.early or low.summed else x
     held = weight if lowered is None or low.again else lowered
     saves = ((kept,) if t.grad[weight] else ()) + ((held,) if t.grad[x] else ())
     steps = _backward(t, call, remade=not low.gathered and low.again)
     kind = SCALED if low.listed else UNLISTED
-    t.run(Prim(kind, (x, weight, narrow, *(() if lowered is None else (lowered,))), (out,), saves, steps, ()))
-    t.end([narrow, *(() if lowered is None else (lowered,))])
+    casts = [*(() if came else (narrow,)), *(() if lowered is None else (lowered,))]
+    t.run(Prim(kind, (x, weight, *casts), (out,), saves, steps, ()))
+    t.end(casts)
     return out
+
+
+def cast(t: Tape, x: int, low: Low, compiled: bool) -> int:
+    """An input in 8 bits, before ranks gather it."""
+    return _cast(t, Layer(x, x, t.dims[x], low, compiled), x, "input in 8 bits")
 
 
 def _cast(t: Tape, call: Layer, value: int, name: str) -> int:
@@ -71,7 +78,7 @@ def _backward(t: Tape, call: Layer, remade: bool) -> tuple[Step, ...]:
     def born(dims: Dims, name: str) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         return _temporary(t, call, dims, low.dtype, f"{name} in 8 bits")
 
-    slope, slope_ends = born(call.dims, "gradient")
+    slope, slope_ends = born(call.dims, "gradient") if not low.summed else ((), ())
     weight, weight_ends = born(t.dims[call.weight], "weight") if remade else ((), ())
     narrow, narrow_ends = born(t.dims[call.x], "input") if not low.early else ((), ())
     turned, turned_ends = born(call.dims, "gradient, by columns")

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trainledger.facts.collectives import PLANNED
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import NAME as TORCHTUNE
+from trainledger.facts.versions import at_least
 from trainledger.ledger.compiled import MADE_AGAIN, SUMS, compile_layer
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import SCALED, Code, Prim, Step, Tape
@@ -84,6 +86,7 @@ def fuse(tape: Tape, target: int) -> None:
                 prims.append(_shared(layer, layer.kernel(value)))
                 layer.done.add(value)
     tape.prims[:] = prims
+    tape.wrapped.clear()  # in a graph there are no subclasses: gradients are added up in place
     tape.ends[:] = [len(prims)] * len(tape.ends)  # what is never written out does not end either
     for at, prim in enumerate(prims):
         for value in (*prim.ins, *prim.outs, *prim.saves):
@@ -129,5 +132,6 @@ def compile_frame(frame: Frame, target: int) -> None:
         compile_layer(frame.tape)
     elif frame.software.framework == TORCHTITAN:
         fuse(frame.tape, target)
+        frame.tape.planned = not at_least(frame.setting.torch or None, PLANNED.until)
         frame.names.clear()
         frame.calls.clear()

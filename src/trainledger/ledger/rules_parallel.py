@@ -10,24 +10,26 @@ from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.collectives import VIEWS
+from trainledger.facts.dtypes import DType
 from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
+from trainledger.ledger.float8 import cast
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.operations_parallel import Collective, Copied, Divided, Gathered, Summed
 
-SCATTERED = "reduce_scatter"
+GATHERED, SCATTERED = "all_gather", "reduce_scatter"
 
 
 def apply(f: Frame, spec: Collective, x: int) -> int:
     """The collective's result."""
     match spec:
-        case Gathered(ranks, Dim.SEQUENCE):
-            return _whole_sequence(f, x, ranks)
-        case Gathered(ranks, dim):
+        case Gathered(_, Dim.SEQUENCE):
+            return _whole_sequence(f, x, spec)
+        case Gathered(ranks, dim, _, _):
             return _whole(f.tape, x, (ranks, dim))
-        case Summed(ranks, True):
-            return _scattered(f, x, ranks)
+        case Summed(_, True):
+            return _scattered(f, x, spec)
         case Summed():
             return _added(f.tape, x)
         case Copied():
@@ -50,21 +52,25 @@ def _seen(f: Frame) -> bool:
     return f.setting.batch == 1 and at_least(f.setting.torch or None, VIEWS.since)
 
 
-def _beside(t: Tape, dims: Dims, x: int, name: str) -> tuple[Step, ...]:
+def _beside(t: Tape, dims: Dims, dtype: DType, name: str) -> tuple[Step, ...]:
     """A gradient made while a tensor of these dims lies beside it."""
-    made = aten.temporary(t, dims, t.dtype[x], name)
+    made = aten.temporary(t, dims, dtype, name)
     return (Step(Code.BORN, 0, made), Step(Code.GRAD, 0), Step(Code.DEAD, 0, made))
 
 
-def _whole_sequence(f: Frame, x: int, ranks: int) -> int:
-    """All parts of the sequence; backward adds up and scatters."""
-    t, dims = f.tape, _sized(f.tape.dims[x], Dim.SEQUENCE, ranks)
-    made = t.fresh(dims, t.dtype[x], t.grad[x], "gathered")
-    steps = _beside(t, dims, x, "gradient by parts of the sequence")
-    t.run(Prim("all_gather", (x,), (made,), (), steps, ()))
-    out = t.alias(made) if _seen(f) else t.fresh(dims, t.dtype[x], t.grad[x], "whole sequence")
+def _whole_sequence(f: Frame, x: int, spec: Gathered) -> int:
+    """All parts of the sequence, cast before where `low` says so; backward adds up and scatters, in the input's dtype.
+    Products that gather as they run leave the parts in order."""
+    t, dims = f.tape, _sized(f.tape.dims[x], Dim.SEQUENCE, spec.ranks)
+    sent = x if spec.low is None else cast(t, x, spec.low, f.software.compiled)
+    made = t.fresh(dims, t.dtype[sent], t.grad[x], "gathered")
+    out = t.alias(made) if spec.fused or _seen(f) else t.fresh(dims, t.dtype[sent], t.grad[x], "whole sequence")
+    t.piped = t.piped or spec.fused
+    t.dtype[made] = t.dtype[out] = t.dtype[x]  # of their gradients
+    steps = _beside(t, dims, t.dtype[x], "gradient by parts of the sequence")
+    t.run(Prim(GATHERED, tuple(dict.fromkeys((x, sent))), (made,), (), steps, ()))
     t.run(Prim("chunk, cat", (made,), (out,), (), (Step(Code.PASS, 0),), ()))
-    t.end([made])
+    t.end([made] if sent == x else [made, sent])
     t.wrapped.add(out)
     return out
 
@@ -74,20 +80,26 @@ def _whole(t: Tape, x: int, how: tuple[int, Dim]) -> int:
     ranks, dim = how
     dims = _sized(t.dims[x], dim, ranks)
     made = t.fresh(dims, t.dtype[x], t.grad[x], "gathered")
-    t.run(Prim("all_gather", (x,), (made,), (), (Step(Code.GRAD, 0),), ()))
+    t.run(Prim(GATHERED, (x,), (made,), (), (Step(Code.GRAD, 0),), ()))
     out = t.fresh(dims, t.dtype[x], t.grad[x], "whole")
     t.run(Prim("chunk, cat", (made,), (out,), (), (Step(Code.PASS, 0),), ()))
     t.end([x, made])
     return out
 
 
-def _scattered(f: Frame, x: int, ranks: int) -> int:
-    """The sum of this rank's part of the sequence; backward gathers."""
-    t, dims = f.tape, f.tape.dims[x]
-    side = t.fresh(dims, t.dtype[x], t.grad[x], "by parts of the sequence")
+def _scattered(f: Frame, x: int, spec: Summed) -> int:
+    """The sum of this rank's part of the sequence; backward gathers, cast before where `low` says so. A product whose
+    parts are sent as they are made has them in one tensor, which is what it would have returned."""
+    t, dims, low = f.tape, f.tape.dims[x], spec.low
+    side = t.alias(x) if spec.fused else t.fresh(dims, t.dtype[x], t.grad[x], "by parts of the sequence")
     t.run(Prim("chunk, cat", (x,), (side,), (), (Step(Code.PASS, 0),), ()))
-    steps = (Step(Code.GRAD, 0),) if _seen(f) else _beside(t, dims, x, "gathered gradient")
-    out = t.fresh(_part(dims, Dim.SEQUENCE, ranks), t.dtype[x], t.grad[x], "part of the sum")
+    out = t.fresh(_part(dims, Dim.SEQUENCE, spec.ranks), t.dtype[x], t.grad[x], "part of the sum")
+    t.dtype[side] = t.dtype[x] if low is None else low.dtype  # of its gradient
+    t.piped = t.piped or spec.fused
+    steps = (Step(Code.GRAD, 0),) if spec.fused or _seen(f) else _beside(t, dims, t.dtype[side], "gathered gradient")
+    if low is not None:
+        sent = aten.temporary(t, t.dims[out], low.dtype, "gradient in 8 bits")
+        steps = (Step(Code.BORN, 0, sent), *steps, Step(Code.DEAD, 0, sent))
     t.run(Prim(SCATTERED, (side,), (out,), (), steps, ()))
     t.end([x, side])
     return out

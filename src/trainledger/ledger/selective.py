@@ -17,6 +17,7 @@ from trainledger.ledger.blocks import Behind, Walked, Walker
 from trainledger.ledger.experts_torchtitan import EXCHANGE
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.inductor import needed_again
+from trainledger.ledger.planned import planned
 from trainledger.ledger.rules_parallel import SCATTERED
 from trainledger.ledger.tape import EXTERNAL, PRODUCTS, UNLISTED, Tape
 from trainledger.ledger.visits import Visits
@@ -93,7 +94,9 @@ class Selective(Walker):
         if not tape.grad[piece.target] or not any(prim.saves for prim in tape.prims):
             return self.plain(keep)
         values = frozenset(value for at in how.kept for value in tape.prims[at].outs)
-        forward = run_forward(tape, frozenset({piece.target, piece.source}) | values | keep, saving=False)
+        forward = planned(
+            tape, run_forward(tape, frozenset({piece.target, piece.source}) | values | keep, saving=False)
+        )
         there = {tape.store[value]: 1 for value in values if tape.store[value] != EXTERNAL}
         self.lines.phase(there, Account.ACTIVATIONS, Account.FORWARD)
         ahead = self.lines.read(forward.events)

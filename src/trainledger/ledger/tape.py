@@ -107,6 +107,8 @@ class Tape:
         "inherited",
         "leaf",
         "leaves",
+        "piped",
+        "planned",
         "prims",
         "scope",
         "split",
@@ -133,6 +135,8 @@ class Tape:
         self.prims: list[Prim] = []
         self.ends: list[int] = []
         self.scope = ""
+        self.piped = False  # ranks exchange tensors while products run
+        self.planned = False  # a compiler's plan holds buffers for later ones
         self.split: list[tuple[int, int]] = []  # spans of primitives whose weights' gradients come after all others
         self.wrapped: set[int] = set()  # tensors of a subclass, to whose gradients nothing is added in place
 

@@ -19,6 +19,7 @@ from trainledger.ledger.tensor_experts import WHOLE, Way, around_experts, span_o
 from trainledger.lines.local import local_model
 from trainledger.lines.parts import BY_TENSOR, Parts
 from trainledger.model.mapped import mapped
+from trainledger.model.operations import Low, Scales
 from trainledger.model.operations_parallel import Collective, Copied, Gathered, Summed
 from trainledger.model.program import Attention, Embed, Linear, Model, Op, Repeat, Role, Weight
 from trainledger.plan.degrees import degrees
@@ -39,7 +40,7 @@ class Side(StrEnum):
 class How:
     """Ranks; whether norms and residuals are spread along the sequence; whether the loss reads spread logits; whether
     each linear layer takes its input by itself; how routed experts run; whether layers add up in place, inside their
-    own functions, so that nothing new is made (ColossalAI)."""
+    own functions, so that nothing new is made (ColossalAI); whether ranks exchange tensors while products run."""
 
     ranks: int
     sequence: bool
@@ -47,6 +48,7 @@ class How:
     alone: bool
     way: Way
     inside: bool
+    fused: bool
 
 
 def spread(model: Model, plan: Plan) -> Model:
@@ -57,12 +59,13 @@ def spread(model: Model, plan: Plan) -> Model:
     titan = plan.stack.framework == TORCHTITAN
     alone = not titan and not plan.parallel.sp
     inside = plan.stack.framework == LOW_LEVEL.framework
-    how = How(ranks.tp, plan.parallel.sp, plan.stack.loss == SPREAD, alone, way_of(plan), inside)
+    fused = bool(plan.stack.compile and plan.parallel.options.get("async_tp"))
+    how = How(ranks.tp, plan.parallel.sp, plan.stack.loss == SPREAD, alone, way_of(plan), inside, fused)
     whole = replace(
         model,
-        prologue=tuple(_around(model.prologue, how)),
+        prologue=tuple(_around(model.prologue, replace(how, fused=False))),
         blocks=tuple(replace(block, ops=tuple(_layer(block.ops, how))) for block in model.blocks),
-        head=replace(model.head, ops=tuple(_around(model.head.ops, how))),
+        head=replace(model.head, ops=tuple(_around(model.head.ops, replace(how, fused=False)))),
     )
     part = local_model(whole, Parts(tp=ranks.tp, etp=how.way.each, ep=ranks.ep))
     blocks = tuple(replace(block, ops=tuple(_counted(op, ranks.tp) for op in block.ops)) for block in part.blocks)
@@ -111,9 +114,11 @@ def _around(ops: tuple[Op, ...], how: How) -> Iterator[Op]:
             (name,) = op.ins
             if how.alone or name not in ready:
                 ready[name] = WHOLE + name
-                spec: Collective = Gathered(how.ranks, Dim.SEQUENCE) if how.sequence else Copied()
+                spec: Collective = Gathered(how.ranks, Dim.SEQUENCE, _low(op), how.fused) if how.sequence else Copied()
                 yield Op(op.name, spec, op.ins, (ready[name],), ())
             yield replace(op, ins=(ready[name],))
+        elif side is Side.ROW and how.sequence:
+            yield _summed(op)
         elif side is Side.LATENT:
             yield Op(op.name, Copied(), op.ins, op.ins, ())
             yield op
@@ -122,7 +127,7 @@ def _around(ops: tuple[Op, ...], how: How) -> Iterator[Op]:
         if side is Side.ROW and not how.inside:
             whole = tuple(ready.values())
             ready.clear()
-            yield Op(op.name, Summed(how.ranks, how.sequence), op.outs, op.outs, op.dims, whole)
+            yield Op(op.name, Summed(how.ranks, how.sequence, _low(op), how.fused), op.outs, op.outs, op.dims, whole)
         elif "logits" in op.outs and not how.loss and max(axis.size for axis in op.dims) > 1:  # one number is whole
             yield Op(op.name, Gathered(how.ranks, Dim.VOCAB), op.outs, op.outs, op.dims)
 
@@ -139,6 +144,20 @@ def _side(op: Op) -> Side:
     if spec.weight.dims[-1].dim is Dim.RANK:
         return Side.LATENT
     return Side.COLUMN if _among(op.dims) else Side.ROW if _among(spec.weight.dims) else Side.NEITHER
+
+
+def _low(op: Op) -> Low | None:
+    """How a product casts its factors before ranks exchange them: scaled by tensor, since one scale is every rank's."""
+    low = op.spec.low if isinstance(op.spec, Linear) else None
+    return low if low is not None and low.scales is Scales.TENSOR else None
+
+
+def _summed(op: Op) -> Op:
+    """The operation whose result is added up over ranks: a product that casts is told so."""
+    spec, low = op.spec, _low(op)
+    if not isinstance(spec, Linear) or low is None:
+        return op
+    return replace(op, spec=replace(spec, low=replace(low, summed=True)))
 
 
 def _among(dims: Dims) -> bool:

@@ -100,7 +100,8 @@ class Scales(StrEnum):
 class Low:
     """A product whose factors are cast to 8 or 4 bits: their dtype, their scales; `gathered`: the weight comes cast;
     `again`: it is cast once more in backward, and kept as it is; `early`: the input is kept cast; `kernels`: each cast
-    is one kernel in eager mode too; `listed`: policies of selective recompute know the product."""
+    is one kernel in eager mode too; `listed`: policies of selective recompute know the product; `summed`: its result is
+    added up over ranks, the gradient of which comes cast, and the input is kept cast."""
 
     dtype: DType
     scales: Scales
@@ -109,6 +110,7 @@ class Low:
     early: bool
     kernels: bool
     listed: bool = True
+    summed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

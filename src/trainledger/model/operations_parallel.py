@@ -9,22 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.base.dims import Dim
+from trainledger.model.operations import Low
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Every rank gets the parts of all `ranks` along `dim`."""
+    """Every rank gets the parts of all `ranks` along `dim`; `low`: they are cast before; `fused`: as the products that
+    read them run."""
 
     ranks: int
     dim: Dim
+    low: Low | None = None
+    fused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """The sum over `ranks`; `spread`: each takes its part of the sequence."""
+    """The sum over `ranks`; `spread`: each takes its part of the sequence; `low`: the gradient's parts are cast before
+    ranks gather them; `fused`: as the product that makes it runs."""
 
     ranks: int
     spread: bool
+    low: Low | None = None
+    fused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
