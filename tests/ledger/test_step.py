@@ -43,6 +43,12 @@ def test_states_appear_at_the_first_step() -> None:
     assert at(found, "step 2: forward", Account.OPTIMIZER) == states_of(found.ledger)["optimizer_states"]
 
 
+def test_adagrads_states_are_there_when_it_is_built() -> None:
+    found = made(optimizer={"name": "adagrad"})
+    assert at(found, "init", Account.OPTIMIZER) == states_of(found.ledger)["optimizer_states"]
+    assert at(found, "step 1: forward", Account.OPTIMIZER) == states_of(found.ledger)["optimizer_states"]
+
+
 @pytest.mark.parametrize(("implementation", "copies"), [("foreach", 1), ("fused", 0)])
 def test_what_an_adamw_step_makes(implementation: str, copies: int) -> None:
     found = made(optimizer={"implementation": implementation})

@@ -147,6 +147,9 @@ class _Steps:
             weights = [one.weight for one in reversed(self.parameters) for _ in range(one.count)]
             self.buckets = self._buckets(weights, extras.bucket_cap if extras.unused else -1)
             self._add(INIT, births(self.buckets))
+        if self.updates.row.eager:
+            self.states, self.temporaries = self._states()
+            self._add(INIT, self.states)
 
     def beside(self, beside: Beside) -> None:
         """The weights of what runs beside the model, and its passes before training."""
@@ -220,9 +223,10 @@ class _Steps:
         self.segments += [Segment(f"{name}: {one.moment}", one.events, one.repeat) for one in behind]
 
     def _update(self, name: str, creates: bool) -> None:
-        if creates:
+        if creates and not self.updates.row.eager:
             self.states, self.temporaries = self._states()
-        self._add(f"{name}: {OPTIMIZER}", [*(self.states if creates else ()), *self.temporaries])
+            self._add(f"{name}: {OPTIMIZER}", self.states)
+        self._add(f"{name}: {OPTIMIZER}", self.temporaries)
         if not self.job.run.keeps_gradients:
             self._add(f"{name}: {OPTIMIZER}", deaths(self.gradients))
 

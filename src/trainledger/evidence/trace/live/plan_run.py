@@ -196,6 +196,7 @@ class Script:
         params = [one for one in self.model.parameters() if one.requires_grad]
         if not params:
             raise TraceError("trainable: nothing is trained, so there is no step to trace")
+        session.watcher.host_scalars = True  # one that makes its states as it is built counts steps there
         optimizer = self.optimizer = make_optimizer(plan, params)
         session.watcher.counts_on_host = counts_on_host(optimizer)
         scaler = self._scaler()
