@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.plans import plan_of
+from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import Estimate, estimate, states_of
 from trainledger.base.dims import Axis, Dim
 from trainledger.ledger.rank import updates_of
@@ -53,6 +53,13 @@ def test_adagrads_states_are_there_when_it_is_built() -> None:
 def test_what_an_adamw_step_makes(implementation: str, copies: int) -> None:
     found = made(optimizer={"implementation": implementation})
     assert at(found, "step 2: optimizer", Account.STEP) == copies * states_of(found.ledger)["weights"]
+
+
+def test_a_loop_holds_what_the_parameter_before_left() -> None:
+    """Llama's classes register the first projection behind the embedding, and norms last."""
+    word, vocab, width = 2, 4096, 256
+    found = made(model={**LLAMA, "vocab_size": vocab}, optimizer={"name": "adafactor"})
+    assert at(found, "step 2: optimizer", Account.STEP) == word * (vocab + width) * width
 
 
 def test_a_step_in_backward_keeps_no_gradients() -> None:

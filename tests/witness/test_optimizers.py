@@ -19,14 +19,14 @@ from trainledger.evidence.trace.live.session import where_of
 # sizes at which what a step makes of two neighbours is more than backward's largest instant
 MODEL = {**LLAMA, "hidden_size": 512, "intermediate_size": 1280, "vocab_size": 4096}
 RUNS = [
-    ("adagrad", "foreach"), ("adamw", "loop"), ("sgd-momentum", "foreach"),
+    ("adagrad", "foreach"), ("adagrad", "loop"), ("adamw", "loop"), ("rmsprop", "loop"), ("sgd-momentum", "foreach"),
 ]  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "implementation"), RUNS)
 def test_phases_agree(name: str, implementation: str) -> None:
-    """To the byte: states that are there from building on, or that a first step makes."""
+    """To the byte: states that are there from building on, and neighbours in the order of the model's parameters."""
     plan = plan_of(
         MODEL,
         optimizer={"name": name, "implementation": implementation},

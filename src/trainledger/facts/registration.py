@@ -6,6 +6,7 @@ What is flattened, cut or gathered over all parameters follows `model.parameters
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from trainledger.base.sources import Source
 
@@ -30,7 +31,7 @@ def _classes(families: str) -> Source:
 REGISTRATIONS: tuple[Registration, ...] = (
     Registration(
         (
-            "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text",
+            "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "gemma", "gemma2", "gemma3_text",
             "cohere", "cohere2", "glm", "glm4", "granite", "olmo2", "olmoe", "smollm3", "starcoder2", "phi",
             "arcee",
             "minimax_m2", "ministral", "ministral3", "seed_oss", "hunyuan_v1_dense", "ernie4_5", "olmo3", "exaone4",
@@ -43,6 +44,14 @@ REGISTRATIONS: tuple[Registration, ...] = (
             "pre_feedforward_layernorm", "post_feedforward_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm",
         ),
         _classes("{llama,qwen2,qwen3,gemma2,cohere,glm4,olmo2,phi,...}"),
+    ),
+    Registration(
+        ("qwen3_moe",),
+        (
+            "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn",
+            "mlp.experts", "mlp", "input_layernorm", "post_attention_layernorm",
+        ),
+        _classes("qwen3_moe"),
     ),
     Registration(
         ("phi3",),
@@ -118,6 +127,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
 )  # fmt: skip
 
 
+@cache
 def rank_in(family: str, name: str) -> int:
     """Where a parameter of this name stands among those of its layer: a key to sort by, stable for equal ones."""
     row = _row(family)

@@ -21,6 +21,7 @@ from trainledger.ledger.micro import walk
 from trainledger.ledger.offload import host_lines
 from trainledger.ledger.offloaded import Offloaded, offloading_of, on_host
 from trainledger.ledger.opening import Job
+from trainledger.ledger.registered import around, ordered
 from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account, Line
@@ -36,15 +37,14 @@ Copies = list[tuple[int, int]]  # lines, and how many of each
 
 
 def weights_of(model: Model) -> Iterator[tuple[str, Weight, int]]:
-    """Every parameter in the order in which it is built: prefix of its line's name, weight, copies."""
-    for weight in model.embeddings:
-        yield "", weight, 1
-    for block in model.blocks:
-        for weight in block.weights:
-            yield f"{block.name}.*.", weight, block.count
-    for weight in model.head.weights:
-        if not weight.tied:
-            yield "", weight, 1
+    """Every parameter in the order of `model.parameters()`: prefix of its line's name, weight, copies.
+
+    Equal layers stand where the first of them does.
+    """
+    leading, early, last = around(model)
+    blocks = ((f"{one.name}.*.", ordered(model, one.weights), one.count) for one in model.blocks)
+    parts = (("", leading, 1), ("", ordered(model, model.embeddings), 1), ("", early, 1), *blocks, ("", last, 1))
+    return ((prefix, weight, count) for prefix, weights, count in parts for weight in weights)
 
 
 def buffers_of(job: Job) -> Copies:

@@ -28,16 +28,28 @@ class Slot:
 def slots_of(model: Model) -> tuple[Slot, ...]:
     """Every parameter in the order of `model.parameters()`; what is shared is counted where it comes first."""
     layers = sorted((index, number) for number, block in enumerate(model.blocks) for index in block.layers)
-    around = list(_ordered(model, len(layers) + 1, "", [one for one in model.head.weights if not one.tied]))
-    ahead = [one for one in around if is_early(model.family, one.weight.name)]
-    leading = [one for one in around if is_leading(model.family, one.weight.name)]
-    found = [*leading, *_ordered(model, 0, "", model.embeddings), *ahead]
+    leading, early, last = around(model)
+    behind = len(layers) + 1
+    found = [*_slots(behind, "", leading), *_slots(0, "", ordered(model, model.embeddings)), *_slots(behind, "", early)]
     for at, (_, number) in enumerate(layers, 1):
         block = model.blocks[number]
-        found += _ordered(model, at, f"{block.name}.*.", block.weights)
-    return (*found, *(one for one in around if one not in (*ahead, *leading)))
+        found += _slots(at, f"{block.name}.*.", ordered(model, block.weights))
+    return (*found, *_slots(behind, "", last))
 
 
-def _ordered(model: Model, at: int, prefix: str, weights: Sequence[Weight]) -> Iterator[Slot]:
-    for weight in sorted(weights, key=lambda one: rank_in(model.family, one.name)):
+def around(model: Model) -> tuple[list[Weight], list[Weight], list[Weight]]:
+    """What the head has of its own: registered before all else, before the layers, and last."""
+    own = ordered(model, [one for one in model.head.weights if not one.tied])
+    leading = [one for one in own if is_leading(model.family, one.name)]
+    early = [one for one in own if is_early(model.family, one.name) and one not in leading]
+    return leading, early, [one for one in own if one not in (*leading, *early)]
+
+
+def ordered(model: Model, weights: Sequence[Weight]) -> list[Weight]:
+    """Weights of one piece of the model, as its class registers them."""
+    return sorted(weights, key=lambda one: rank_in(model.family, one.name))
+
+
+def _slots(at: int, prefix: str, weights: Sequence[Weight]) -> Iterator[Slot]:
+    for weight in weights:
         yield Slot(at, prefix, weight, weight.elements)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.dtypes import DTYPES, FP32, INT64, DType
-from trainledger.facts.litgpt import FAMILIES, QUANTISED, SWITCHES, Family
+from trainledger.facts.litgpt import FAMILIES, NAME, QUANTISED, SWITCHES, Family
 from trainledger.facts.model_types import MODEL_TYPES
 from trainledger.facts.model_types_layernorm import WIDENING
 from trainledger.model.families import falcon
@@ -126,7 +126,7 @@ def _model(keys: Keys, kind: str, s: Shape, sequence: int) -> Model:
     logits = _linear("lm_head", s, (s.hidden, vocab), s.family.head_bias, "head")
     head = Op("lm_head", logits, ("h",), ("logits",), vocab)
     return Model(
-        family=kind,
+        family=NAME,
         prologue=(lookup, scale) if s.family.scaled else (lookup,),
         embeddings=(words,),
         blocks=_blocks(keys, s),
