@@ -13,6 +13,7 @@ from trainledger.evidence.trace.live import passes  # noqa: E402
 from trainledger.evidence.trace.live.attention import AttentionSite  # noqa: E402
 from trainledger.evidence.trace.live.session import FORWARD, INIT, Session, Where  # noqa: E402
 from trainledger.evidence.trace.record import Birth  # noqa: E402
+from trainledger.facts.kernel_sets import MULTIPROCESSORS  # noqa: E402
 
 F = torch.nn.functional
 
@@ -155,3 +156,11 @@ def test_transformers_builds_no_mask() -> None:
     site = AttentionSite(torch="2.13.0", architecture="sm80")
     births(code, site)
     assert dict(site.calls) == {"flash": 1}
+
+
+@pytest.mark.parametrize(("dims", "counts"), [((0, 1), True), ((1,), False), ((0, 1, 2), False)])
+def test_a_sum_over_leading_dims_takes_partial_sums(dims: tuple[int, ...], counts: bool) -> None:
+    """As one over the rows of a matrix: the dims lie behind one another."""
+    inside = passes.insides(AttentionSite(torch="2.13.0", architecture="sm80"), MULTIPROCESSORS["a100-80gb"])
+    x = torch.empty((4, 2048, 1024), dtype=torch.bfloat16, device="meta")
+    assert bool(inside("sum.dim_IntList", (x, list(dims)), x.sum(dims))) is counts

@@ -108,3 +108,11 @@ def test_an_adapter(dropout: float) -> None:
     assert record.parameters[1] == trained
     assert of(record, Account.OPTIMIZER) == 2 * 4 * trained
     assert any(one.op == "native_dropout" for one in record.births) is bool(dropout)
+
+
+def test_a_module_that_is_trained_whole_keeps_its_dtype() -> None:
+    """PEFT raises an adapter's own weights, not copies of modules."""
+    pytest.importorskip("peft")
+    adapter = {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "fp32", "train_extra": ["lm_head"]}
+    record = traced(adapter=adapter)
+    assert of(record, Account.OPTIMIZER) == 2 * (4 * 3 * 8 * (256 + 256) + 2 * 1024 * 256)

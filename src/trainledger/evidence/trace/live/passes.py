@@ -14,8 +14,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -175,12 +176,19 @@ def insides(site: AttentionSite, device: Multiprocessors = UNKNOWN_DEVICE) -> In
             return (Work("before masked rows are cleared", count, dtype_of(out.dtype)), Work("rows", count, BOOL))
         if name.startswith("_foreach_norm"):
             return norms(max(one.numel() for one in args[0]), len(args[0]))
-        if name == "sum.dim_IntList" and args[0].dim() > 1 and tuple(args[1]) == (0,):
-            partial, blocks = column_sum(args[0].shape[0], args[0].numel() // args[0].shape[0], device)
+        if name == "sum.dim_IntList" and (rows := _rows(args[0], args[1])):
+            partial, blocks = column_sum(rows, args[0].numel() // rows, device)
             return (Work("partial sums", partial, FP32), Work("counters", blocks, INT32)) if partial else ()
         return ()
 
     return inside
+
+
+def _rows(whole: Any, dims: Sequence[int]) -> int:
+    """How many rows a sum over the leading dims adds up, which lie behind one another; 0 where it is another sum."""
+    leading = tuple(range(len(dims)))
+    fits = 0 < len(dims) < whole.dim() and tuple(dims) == leading and whole.is_contiguous()
+    return math.prod(whole.shape[: len(dims)]) if fits else 0
 
 
 @contextmanager

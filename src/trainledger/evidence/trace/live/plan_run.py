@@ -49,6 +49,7 @@ METHODS = {  # PEFT's configuration, and its names of rank and dropout where the
     "prefix-tuning": ("PrefixTuningConfig", "", ""),
     "trainable-tokens": ("TrainableTokensConfig", "", ""),
 }
+ADAPTER, WHOLE = ".default", ".modules_to_save."  # in names of an adapter's weights, and of copies trained whole
 STEPS_OF_ADALORA = sum(STEPS)
 DROPPED = ("name", "model_type", "architectures", "torch_dtype", "dtype", "transformers_version", *BESIDE)
 
@@ -172,8 +173,8 @@ def _adapted(plan: Plan, model: Any) -> Any:
     config = getattr(peft, name)(task_type=task, **known, **options)
     with torch.device("meta"):
         made = peft.get_peft_model(model, config, autocast_adapter_dtype=False, low_cpu_mem_usage=True)
-    for one in made.parameters():
-        if one.requires_grad:
+    for name, one in made.named_parameters():
+        if one.requires_grad and ADAPTER in name and WHOLE not in name:  # others keep their own, as in PEFT's cast
             one.data = one.data.to(TORCH[given.dtype])
     return made
 
