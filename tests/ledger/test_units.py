@@ -31,6 +31,15 @@ def test_layers_are_units_and_the_rest_is_the_root() -> None:
     assert units.unit(ROOT_KEY) is units.root
 
 
+def test_weights_stand_in_a_unit_as_its_class_registers_them() -> None:
+    layer = units_of(model(), {}).own[1][0]
+    assert layer.members[0].weight.name == "self_attn.q_proj.weight"
+    assert [one.weight.name for one in layer.members[-2:]] == [
+        "input_layernorm.weight",
+        "post_attention_layernorm.weight",
+    ]
+
+
 def test_every_weight_is_in_one_unit_once() -> None:
     for versions, wraps in (({}, True), (NEW, True), ({}, False)):
         units = units_of(model(), versions, wraps)

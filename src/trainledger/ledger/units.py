@@ -16,6 +16,7 @@ from trainledger.facts.torchtitan import Change, holds
 from trainledger.facts.versions import at_least
 from trainledger.ledger.arrange import Hooks
 from trainledger.ledger.blocks import Arrived
+from trainledger.ledger.registered import around, ordered
 from trainledger.model.program import Embed, Linear, LowRank, Model, Role, Weight
 
 ROOT, EMBEDDING, HEAD = "the root", "the embedding", "the head"
@@ -225,22 +226,22 @@ def units_of(model: Model, versions: Mapping[str, str], wraps: bool = True) -> U
     """
     layers: dict[int, Unit] = {}
     for block in model.blocks:
-        unit = Unit(block.name, tuple(Member(f"{block.name}.*.", weight) for weight in block.weights))
+        unit = Unit(block.name, tuple(Member(f"{block.name}.*.", one) for one in ordered(model, block.weights)))
         layers |= dict.fromkeys((index + 1 for index in block.layers), unit)
     last = len(layers) + 1
-    words = tuple(Member("", weight) for weight in model.embeddings)
-    head = tuple(Member("", weight) for weight in model.head.weights if not weight.tied)
+    words = tuple(Member("", weight) for weight in ordered(model, model.embeddings))
+    head = tuple(Member("", weight) for part in around(model) for weight in part)
     if not wraps:
         inner = tuple(member for at in sorted(layers) for member in layers[at].members)
         return Units({}, Unit(ROOT, (*words, *inner, *head)), last + 1)
     own = {at: (unit,) for at, unit in layers.items()}
-    around = (*words, *head)
+    outside = (*words, *head)
     shared = any(isinstance(op.spec, Linear) and op.spec.weight in model.embeddings for op in model.head.ops)
     if _apart(versions) and not shared:
         first = tuple(one for one in words if one.weight.role is Role.EMBEDDING)[:1]
         own |= {0: (Unit(EMBEDDING, first),), last: (Unit(HEAD, head),)}
-        around = tuple(one for one in words if one not in first)
-    return Units(own, Unit(ROOT, around) if around else None, last + 1)
+        outside = tuple(one for one in words if one not in first)
+    return Units(own, Unit(ROOT, outside) if outside else None, last + 1)
 
 
 def _apart(versions: Mapping[str, str]) -> bool:
