@@ -106,3 +106,26 @@ def test_weights_of_layers_are_gathered_in_8_bits() -> None:
     norms = 2 * 2 * 256
     assert near(held(wide, "step 2: forward", "gathered_weights"), ENDS + 2 * LAYER)
     assert near(held(narrow, "step 2: forward", "gathered_weights"), ENDS + LAYER + norms)
+
+
+def test_an_output_is_held_until_the_next_one_has_been_copied_out_of() -> None:
+    """Of a batch so small that nothing else counts: the layer before in its gather, this one's, and its weights."""
+    ledger = estimate(plan_of(LLAMA, batch={"sequence": 8}, parallel={"strategy": "fsdp2", "dp": 4})).ledger
+    assert near(held(ledger, "step 2: forward", "gathered_weights"), ENDS + 3 * LAYER)
+
+
+def test_the_last_gradient_is_named_until_its_reduction_has_been_asked_for() -> None:
+    """The head's, which is registered last, from PyTorch 2.6 on; reductions in fp32 are larger than what they read."""
+    last, vocab = [], 16384
+    for release in ("2.5.1", "2.6.0"):
+        found = estimate(
+            plan_of(
+                {**LLAMA, "vocab_size": vocab},
+                precision={"reduce": "fp32"},
+                batch={"sequence": 8},
+                parallel={"strategy": "fsdp2", "dp": 2},
+                stack={"versions": {"torch": release, "transformers": "5.24.0"}},
+            )
+        )
+        last.append(next(one.allocated for one in found.ledger.moments if one.name.endswith("the embedding")))
+    assert last[1] - last[0] == 2 * vocab * 256

@@ -32,6 +32,7 @@ CASES: list[tuple[str, dict[str, Any], str, bool | int, int]] = [
     ("qwen2", PURE, "full", 4, 16),
     ("deepseek_v2", {**MIXED, "reduce": "bf16"}, "none", True, 4),
     ("deepseek_v3", {**MIXED, "reduce": "fp32"}, "none", True, 8),
+    ("mixtral", {**MIXED, "reduce": "bf16"}, "none", True, 2),
 ]
 
 

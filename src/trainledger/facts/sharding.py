@@ -23,12 +23,14 @@ class PerParameter:
     """FSDP2. Releases of torch: from `root` on an explicit reshard_after_forward holds for the root as well; from
     `inputs` on a reduce-scatter's input stays until the next one is made; from `outputs` on an all-reduce's input that
     was cast stays until backward ends; from `cuts` on a gradient that DTensor left whole is cut to this rank's part of
-    the weight before it is reduced, of which before only the first rows were read."""
+    the weight before it is reduced, of which before only the first rows were read; from `named` on a loop over
+    gradients to reduce leaves the last one named until the reduction has been asked for."""
 
     root: str
     inputs: str
     outputs: str
     cuts: str
+    named: str
     streams: Streams
     source: Source
 
@@ -36,6 +38,7 @@ class PerParameter:
 FSDP2 = PerParameter(
     "2.8",
     "2.5",
+    "2.6",
     "2.6",
     "2.6",
     Streams(1, 1, 2),

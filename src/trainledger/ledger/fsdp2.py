@@ -152,11 +152,11 @@ class Fsdp2(UnitHooks):
             return []
         self.pending.discard(key)
         self.kept.open.add(key)
-        events = self._let_go() if forward else []
         made = [line + 1 for line in self.lines.parts(unit)]  # of weights that are no rows of what was gathered
-        events += [line + 1 for line in self.lines.copies(unit)]
+        events = [line + 1 for line in self.lines.copies(unit)]
         events += [*made, *(-one for one in made), *self._forget(key, unit)]
-        if forward:
+        if forward:  # a local name holds the output before until the call returns
+            events += self._let_go()
             self.held = self.lines.gather(unit)
         else:
             events.append(-self.lines.gather(unit) - 1)
@@ -214,7 +214,8 @@ class Fsdp2(UnitHooks):
         turned = [(lines.turned(*one) if how.by_width(one[0]) else one[1], one[1]) for one in whole]
         before = [event for new, old in turned if new != old for event in (new + 1, -old - 1)]
         part = lines.leaving(unit, size) if how.offload else lines.gradient(unit, size)
-        events = [*before, taken + 1, *(-new - 1 for new, _ in turned)]
+        named = self._named(unit, whole, [new for new, _ in turned])
+        events = [*before, taken + 1, *(-new - 1 for new, _ in turned if new not in named)]
         if how.reduce != how.stored:
             out = lines.reduced(unit, size)
             events += [out + 1, part + 1]
@@ -226,10 +227,19 @@ class Fsdp2(UnitHooks):
             events.append(part + 1)
         if self.how.offload or not self.fresh:  # copied to the host, or added to what is there
             events.append(-part - 1)
+        events += [-line - 1 for line in named]
         if how.reduced.holds_input:
             self.input = taken
             return events
         return [*events, -taken - 1]
+
+    def _named(self, unit: Unit, whole: Sequence[tuple[Weight, int]], lines: Sequence[int]) -> list[int]:
+        """The line of the gradient that a loop over all of them ended with; `lines`: as they are reduced."""
+        if not self.how.reduced.holds_last:
+            return []
+        places = {member.weight: at for at, member in enumerate(unit.members)}
+        last = max(range(len(whole)), key=lambda at: places[whole[at][0]])
+        return [lines[last]]
 
     def _last_input(self) -> list[int]:
         held, self.input = self.input, None

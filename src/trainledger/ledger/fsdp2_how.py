@@ -31,11 +31,13 @@ class Routed(NamedTuple):
 
 class Reduced(NamedTuple):
     """How gradients are reduced: whether a reduction's input stays until the next one; whether an all-reduce holds what
-    it reads; whether the gradient of a table of which a rank has a part is cut to that part before."""
+    it reads; whether the gradient of a table of which a rank has a part is cut to that part before; whether the last
+    gradient of a unit stays until its reduction has been asked for."""
 
     holds_input: bool
     holds_output: bool
     cuts: bool
+    holds_last: bool
 
 
 @dataclass(frozen=True, slots=True)

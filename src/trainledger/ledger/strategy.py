@@ -192,6 +192,7 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
             at_least(torch, FSDP2.inputs),
             parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
             at_least(torch, FSDP2.cuts),
+            at_least(torch, FSDP2.named),
         ),
         reentrant=job.run.recompute == "reentrant",
         ending=_ending(job.run.scoring),
