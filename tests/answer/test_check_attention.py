@@ -29,6 +29,19 @@ def test_other_words_are_refused(word: str) -> None:
     assert problem.path == "stack.attention"
 
 
+GEMMA4: dict[str, Any] = {
+    "model_type": "gemma4_text", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 256,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size_per_layer_input": 0,
+}  # fmt: skip
+
+
+def test_the_package_takes_no_wide_heads() -> None:
+    with pytest.raises(InputError, match="heads of at most 256"):
+        estimate(plan_of(GEMMA4, stack=stack("flash")))
+    assert estimate(plan_of({**GEMMA4, "global_head_dim": 256}, stack=stack("flash"))).ledger.moments
+    assert estimate(plan_of(GEMMA4, stack=stack("sdpa"))).ledger.moments
+
+
 def test_eager_is_estimated() -> None:
     assert estimate(plan_of(OSS, stack=stack("eager"))).ledger.moments
 

@@ -15,9 +15,11 @@ from trainledger.model.program import Attention, Model
 TYPES = {
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "granite", "cohere",
     "cohere2", "glm", "glm4", "smollm3", "ministral3", "seed_oss", "ernie4_5", "olmo3", "exaone4", "arcee", "internlm3",
+    "gemma4_text",
 }  # fmt: skip
 # Counts of the real class on the meta device, of models whose page states no exact count.
-COUNTED = {"powerlm-3b": 3510819072, "glm-4-32b-0414": 32566081536, "deepseek-llm-67b": 67425001472}
+COUNTED = {"powerlm-3b": 3510819072, "glm-4-32b-0414": 32566081536, "deepseek-llm-67b": 67425001472,
+           "gemma-4-31b-text": 30697345280, "gemma-4-26b-a4b-text": 25233141760}  # fmt: skip
 ENTRIES = [entry for entry in every_entry() if entry.keys()["model_type"] in TYPES]
 
 TINY = {
@@ -25,6 +27,8 @@ TINY = {
     "num_key_value_heads": 2, "pad_token_id": None,
 }  # fmt: skip
 HEAD = {"head_dim": 32}
+SMALL4 = {**HEAD, "global_head_dim": 48, "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 320}
+FOURTH = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"]
 VARIANTS: list[dict[str, Any]] = [
     {"model_type": "llama"},
     {"model_type": "llama", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, **HEAD},
@@ -64,6 +68,19 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "ernie4_5", **HEAD, "use_bias": True, "tie_word_embeddings": False},
     {"model_type": "olmo3", "attention_bias": True},
     {"model_type": "exaone4", **HEAD, "sliding_window_pattern": "LLLG", "layer_types": ["full_attention"] * 5},
+    {"model_type": "gemma4_text", **SMALL4},
+    {"model_type": "gemma4_text", **SMALL4, "attention_bias": True, "tie_word_embeddings": False},
+    {"model_type": "gemma4_text", **SMALL4, "attention_k_eq_v": True, "num_global_key_value_heads": 1},
+    {"model_type": "gemma4_text", **SMALL4, "hidden_size_per_layer_input": 16},
+    {
+        "model_type": "gemma4_text",
+        **SMALL4,
+        "hidden_size_per_layer_input": 16,
+        "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True,
+        "layer_types": FOURTH,
+    },
+    {"model_type": "gemma4_text", **SMALL4, "per_layer_config": {"4": {"head_dim": 40, "num_key_value_heads": 4}}},
     {"model_type": "smollm3", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False},
 ]
 

@@ -14,7 +14,7 @@ COUNTED = {
     "deepseek-llm-67b": 67425001472, "opt-66b": 65719701504, "starcoderbase-3b": 3043311104,
     "starcoderbase-7b": 7327263232, "granite-20b-code": 20066993152, "granite-34b-code": 33715603456,
     "starcoder2-7b": 7173923840, "glm-4-32b-0414": 32566081536, "powerlm-3b": 3510819072,
-    "bert-large-cased": 333610308,
+    "bert-large-cased": 333610308, "gemma-4-31b-text": 30697345280, "gemma-4-26b-a4b-text": 25233141760,
 }  # fmt: skip
 
 

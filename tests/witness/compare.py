@@ -109,13 +109,11 @@ def opened(model: Model, ops: tuple[Op, ...], config: dict[str, Any], case: Case
     dtype = DTYPES[case.weights]
     names = {"h": tape.inherit((Axis(Dim.BATCH, case.batch), sequence, model.hidden), dtype, True, "h")}
     if model.rotary:
-        table = (one, sequence, one, Axis(Dim.ROPE_DIM, model.rotary.dim))
         kept = FP32 if model.rotary.high else dtype
-        if model.rotary.half:
-            table = (*table[:-1], Axis(Dim.ROPE_DIM, model.rotary.dim // 2))
-        half = (*table[:-1], Axis(Dim.ROPE_DIM, model.rotary.dim // 2))
-        names[TURNS] = tape.outside(half, COMPLEX64, False)
+        names[TURNS] = tape.outside((one, sequence, one, Axis(Dim.ROPE_DIM, model.rotary.dim // 2)), COMPLEX64, False)
         for kind in model.rotary.sets:
+            width = model.rotary.width(kind) // (2 if model.rotary.half else 1)
+            table = (one, sequence, one, Axis(Dim.ROPE_DIM, width))
             names[f"cos{kind}"] = tape.outside(table, kept, False)
             names[f"sin{kind}"] = tape.outside(table, kept, False)
     if case.kernel == "eager" and model.causal:

@@ -35,6 +35,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "gemma": {**HEADED, "model_type": "gemma"},
     "gemma2": {**HEADED, "model_type": "gemma2"},
     "gemma3_text": {**HEADED, "model_type": "gemma3_text"},
+    "gemma4_text": {**HEADED, "model_type": "gemma4_text", "hidden_size_per_layer_input": 0},
     "phi3": {**GROUPED, "model_type": "phi3", "pad_token_id": 0},
     "qwen3": {**HEADED, "model_type": "qwen3"},
     "olmo2": {**GROUPED, "model_type": "olmo2"},

@@ -27,6 +27,7 @@ CASES: list[tuple[str, dict[str, Any], str, bool | int, int]] = [
     ("qwen2", {**MIXED, "reduce": "bf16"}, "none", True, 3),
     ("gpt2", {**MIXED, "reduce": "fp32"}, "full-reentrant", True, 4),
     ("gemma3_text", PURE, "full", True, 16),
+    ("gemma4_text", PURE, "full", True, 8),
     ("bert", {**MIXED, "reduce": "fp32"}, "none", False, 2),
     ("llama", {**MIXED, "reduce": "fp32"}, "none", 2, 8),
     ("qwen2", PURE, "full", 4, 16),

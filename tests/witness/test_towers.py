@@ -84,7 +84,8 @@ TOWERS = {
     "internvl_vision": "InternVLVisionModel", "llama4_vision_model": "Llama4VisionModel",
     "qwen2_vl_vision": "Qwen2VisionTransformerPretrainedModel", "qwen3_vl_vision": "Qwen3VLVisionModel",
     "qwen2_5_vl_vision": "Qwen2_5_VisionTransformerPretrainedModel", "idefics3_vision": "Idefics3VisionTransformer",
-    "smolvlm_vision": "SmolVLMVisionTransformer",
+    "smolvlm_vision": "SmolVLMVisionTransformer", "gemma4_audio": "Gemma4AudioModel",
+    "gemma4_vision": "Gemma4VisionModel",
 }  # fmt: skip
 
 

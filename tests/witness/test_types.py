@@ -29,6 +29,11 @@ ROUTED = {
     **WIDE, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 96,
     "n_shared_experts": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
+GEMMA4 = {
+    **WIDE, "global_head_dim": 128, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "sliding_window": 64,
+    "hidden_size_per_layer_input": 0, "layer_types": [*["sliding_attention"] * 3, "full_attention", "full_attention"],
+}  # fmt: skip
+MIXED = {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 96}
 TYPES: dict[str, dict[str, Any]] = {
     "arcee": WIDE, "internlm3": WIDE,
     "ministral": WIDE, "ministral3": WIDE, "seed_oss": WIDE, "hunyuan_v1_dense": WIDE, "ernie4_5": WIDE,
@@ -37,6 +42,7 @@ TYPES: dict[str, dict[str, Any]] = {
     "minimax_m2": {**BASE, "intermediate_size": 96, "num_local_experts": 8, "num_experts_per_tok": 2, "rotary_dim": 48},
     "llama4_text": {**BASE, "intermediate_size": 192, "intermediate_size_mlp": 640, "num_local_experts": 4,
                     "attention_chunk_size": 128, "interleave_moe_layer_step": 2},
+    "gemma4_text": GEMMA4, "gemma4_text, routed": {**GEMMA4, "model_type": "gemma4_text", **MIXED},
 }  # fmt: skip
 NAMED = ["q_proj", "v_proj", "o_proj"]  # of types whose experts or router all-linear would reach
 PURE = {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16"}

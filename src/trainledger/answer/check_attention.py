@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
-from trainledger.facts.kernels_attention import WORDS, Kernel
+from trainledger.facts.kernels_attention import TAKES, WORDS, Kernel
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.model.program import ChunkAttention, Model, SinkAttention
+from trainledger.model.program import Attention, ChunkAttention, Model, SinkAttention
 from trainledger.plan.schema import Plan
 
 
@@ -15,11 +15,11 @@ def attention_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     """Problems of sinks: Transformers runs them written out in Python, or by kernels that are not known here;
     torchtitan by flex attention.
 
-    Llama 4's class knows no flash-attn 2.
+    Llama 4's class knows no flash-attn 2; which takes no heads as wide as Gemma 4's full layers have.
 
     Sources: transformers/models/llama4/modeling_llama4.py, Llama4PreTrainedModel;
     transformers/models/gpt_oss/modeling_gpt_oss.py, GptOssPreTrainedModel (5.24.0); torchtitan,
-    models/gpt_oss/model.py (1690e0aea).
+    models/gpt_oss/model.py (1690e0aea); flash-attention, csrc/flash_attn/flash_api.cpp (2.8).
     """
     sinks = any(isinstance(op.spec, SinkAttention) for block in model.blocks for op in block.ops)
     word = plan.stack.attention
@@ -34,6 +34,15 @@ def attention_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     if WORDS[word].kernels == (Kernel.PACKAGE,) and _chunked(model):
         allowed = "this class has no code for flash-attn 2, which knows no chunks"
         yield Problem("stack.attention", f"found {word!r}", allowed, "Write sdpa.")
+    if WORDS[word].kernels == (Kernel.PACKAGE,) and _widest(model) > TAKES[Kernel.FLASH].largest:
+        allowed = f"flash-attn 2 takes heads of at most {TAKES[Kernel.FLASH].largest}, and the model has wider ones"
+        yield Problem("stack.attention", f"found {word!r} with heads of {_widest(model)}", allowed, "Write sdpa.")
+
+
+def _widest(model: Model) -> int:
+    return max(
+        (op.spec.head for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)), default=0
+    )
 
 
 def _chunked(model: Model) -> bool:

@@ -94,8 +94,8 @@ def _base_bytes(model: Model, slots: Sequence[Slot]) -> tuple[int, int]:
         parts[_module(one.name)] += one.dtype.bytes_of(elements(one.dims))
     tables = 0
     if model.rotary:
-        half = FP32.bytes_of(model.rotary.dim // len(FREQUENCIES))
-        tables = half * len(FREQUENCIES) * len(model.rotary.sets)
+        halves = [model.rotary.width(name) // len(FREQUENCIES) for name in model.rotary.sets]
+        tables = FP32.bytes_of(sum(halves)) * len(FREQUENCIES)
     return max(parts.values()), sum(parts.values()) + tables
 
 

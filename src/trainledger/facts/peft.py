@@ -231,7 +231,7 @@ class PrefixFamilies:
 
 
 PREFIX_FAMILIES = PrefixFamilies(
-    ("gemma2", "gemma3_text"),
+    ("gemma2", "gemma3_text", "gemma4_text"),
     ("gpt_bigcode",),
     Source("PEFT get_prompt", "peft/peft_model.py; peft/utils/other.py, _prepare_prompt_learning_config", "0.21.2"),
 )

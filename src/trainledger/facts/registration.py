@@ -85,6 +85,17 @@ REGISTRATIONS: tuple[Registration, ...] = (
         ("self_attn", "feed_forward.experts", "feed_forward.router", "feed_forward", "input_layernorm"),
         _classes("llama4"),
     ),
+    Registration(
+        ("gemma4_text",),
+        (
+            "self_attn.q_proj", "self_attn.q_norm", "self_attn.k_norm", "self_attn.k_proj", "self_attn.v_proj",
+            "self_attn.o_proj", "mlp", "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm.",
+            "post_feedforward_layernorm.", "per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm",
+            "router.scale", "router.per_expert_scale", "router.proj", "experts", "post_feedforward_layernorm_1",
+            "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2",
+        ),
+        _classes("gemma4"),
+    ),
     Registration(("gpt_oss",), ("self_attn.sinks", "self_attn", "mlp"), _classes("gpt_oss")),
     Registration(
         ("bert",),

@@ -59,6 +59,13 @@ _ROWS = (
         ("5.0", "5.13"),
     ),
     ReleasedLayers(
+        ("gemma4_text",), "5.15", "",
+        Source(
+            "Transformers Gemma 4",
+            "transformers/models/gemma4/modeling_gemma4.py, Gemma4TextRouter (5.10.0, 5.15.0 to 5.24.0)", "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("gpt_oss",), "5.0", "",
         Source("Transformers gpt-oss", "transformers/models/gpt_oss/modeling_gpt_oss.py (5.0.0 to 5.24.0)", "5.24.0"),
     ),

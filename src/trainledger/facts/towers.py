@@ -1,6 +1,6 @@
-"""What stands beside the language model of a multimodal one: the parts of its config, and how large a vision tower is.
+"""What stands beside the language model of a multimodal one: the parts of its config, and how large a tower is.
 
-A tower's layers are those of a plain transformer: four matrices of attention, and two or three of a feed-forward.
+A vision tower's layers are those of a plain transformer: four matrices of attention, two or three of a feed-forward.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ class Tower:
     source: Source
 
 
-def _row(kinds: str, sizes: tuple[int, int, float], names: tuple[str, str, str], matrices: int = 2) -> Tower:
+def _row(
+    kinds: str, sizes: tuple[int, int, float], names: tuple[str, str, str], matrices: int = 2, attention: int = 4
+) -> Tower:
     first, *_ = kinds.split()
     hidden, layers, width = zip(names, sizes, strict=True)
-    folder = first.removesuffix("_model").removesuffix("_vision")
-    source = Source("Transformers vision towers", f"models/{folder}/configuration_{folder}.py, modeling_*.py", "5.24.0")
+    folder = first.removesuffix("_model").removesuffix("_vision").removesuffix("_audio")
+    source = Source(
+        "Transformers vision and audio towers", f"models/{folder}/configuration_{folder}.py, modeling_*.py", "5.24.0"
+    )
     return Tower(
-        tuple(kinds.split()), (hidden[0], int(hidden[1])), (layers[0], int(layers[1])), (width[0], width[1]), 4,
+        tuple(kinds.split()), (hidden[0], int(hidden[1])), (layers[0], int(layers[1])), (width[0], width[1]), attention,
         matrices, source,
     )  # fmt: skip
 
@@ -51,5 +55,8 @@ _ROWS = (
     _row("qwen2_vl_vision qwen2_vl", (1280, 32, 4), ("embed_dim", "depth", "mlp_ratio")),
     _row("qwen2_5_vl_vision qwen2_5_vl", (3584, 32, 3420), _DEPTH, 3),
     _row("qwen3_vl_vision qwen3_vl qwen3_vl_moe_vision qwen3_vl_moe", (1152, 27, 4304), _DEPTH),
+    _row("gemma4_vision", (768, 16, 3072), _NAMES, 3),
+    # of sound: two feed-forwards; beside the attention's five matrices three of a convolution's linear layers
+    _row("gemma4_audio", (1024, 12, 4), ("hidden_size", "num_hidden_layers", "feed-forward ratio"), 4, 8),
 )
 TOWERS: dict[str, Tower] = {kind: row for row in _ROWS for kind in row.kinds}

@@ -6,7 +6,7 @@ to v2.13): under autocast torch.pow runs in fp32.
 
 from __future__ import annotations
 
-from trainledger.ledger.aten import add, cube, mul, scale, shift, square, unary
+from trainledger.ledger.aten import add, mul, power, scale, shift, square, unary
 from trainledger.ledger.nn import raised
 from trainledger.ledger.tape import Tape
 from trainledger.model.program import ActKind
@@ -36,7 +36,7 @@ def _relu_squared(t: Tape, x: int) -> int:
 def _gelu_new(t: Tape, x: int) -> int:
     """0.5 * x * (1.0 + tanh(c * (x + 0.044715 * pow(x, 3))))."""
     half = scale(t, x, "half")
-    third = scale(t, cube(t, raised(t, x)), "scaled cube")
+    third = scale(t, power(t, raised(t, x)), "scaled cube")
     inner = scale(t, add(t, x, third, "inner sum"), "inner")
     outer = shift(t, unary(t, "tanh", inner, saves_out=True))
     return mul(t, half, outer)

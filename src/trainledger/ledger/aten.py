@@ -135,6 +135,11 @@ def scale(t: Tape, x: int, name: str = "scaled") -> int:
     return t.run(Prim("mul", (x,), (out,), (), GRAD0, ()))
 
 
+def scale_into(t: Tape, x: int, factor: int) -> int:
+    """x *= a tensor that needs no gradient: the product lies where x lay; the factor is saved."""
+    return t.run(Prim("mul_", (x, factor), (t.alias(x),), (factor,) if t.grad[x] else (), GRAD0, ()))
+
+
 def shift(t: Tape, x: int) -> int:
     """Plus a Python number; the gradient passes through."""
     out = t.fresh(t.dims[x], t.dtype[x], t.grad[x], "sum")
@@ -184,8 +189,8 @@ def square(t: Tape, x: int) -> int:
     return t.run(Prim("pow", (x,), (out,), (x,) if grad else (), steps, ()))
 
 
-def cube(t: Tape, x: int) -> int:
-    """torch.pow(x, 3): saves x; backward makes x.pow(2) and 3 x.pow(2) beside the gradient, as for a square."""
+def power(t: Tape, x: int) -> int:
+    """torch.pow(x, a number): saves x; backward makes its power less one, and a multiple of that, as for a square."""
     return square(t, x)
 
 

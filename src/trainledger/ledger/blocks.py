@@ -187,9 +187,13 @@ class Walker:
         keeps = not offloads
         return Walked(ahead, behind.events, loose, outside, held, keeps, True, made, arrived, started, stays, every)
 
+    def _rerun(self, kept: frozenset[int], stop: int | None = None) -> Forward:
+        """The forward once more, which values in `kept` outlive."""
+        return run_forward(self.piece.tape, kept, saving=True, stop=stop)
+
     def _stopped(self) -> Behind:
         tape = self.piece.tape
-        again = run_forward(tape, frozenset({self.piece.source}), saving=True, stop=early_stop(tape))
+        again = self._rerun(frozenset({self.piece.source}), early_stop(tape))
         back, turns = self._resumed(again)
         return self._again(back, again, turns)
 
@@ -218,7 +222,7 @@ class Walker:
                 tape.storages.append(tape.storages[copy]._replace(name=f"{tape.storages[copy].name}, from the host"))
                 copy = len(tape.storages) - 1
             there = [copy + 1]
-        again = run_forward(tape, frozenset({piece.source, piece.target, *tape.attached}), saving=True)
+        again = self._rerun(frozenset({piece.source, piece.target, *tape.attached}))
         back = self._back(again, frozenset({piece.source, piece.target, *tape.attached}), extra=1 + lent)
         back.events += [*there, *again.events]
         back.run(0, len(tape.prims))

@@ -8,7 +8,7 @@ from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Prim, Tape
 from trainledger.model.operations import Embed
-from trainledger.model.program import Model, Rotary
+from trainledger.model.program import Model
 
 TURNS = "turns"  # the table of complex numbers
 
@@ -57,12 +57,12 @@ def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
     if model.rotary is None:
         return
     tape = frame.tape
-    full = table_dims(model.rotary, frame.setting.sequence)
-    half = (*full[:-1], Axis(Dim.ROPE_DIM, model.rotary.dim // len(("cos", "sin"))))
-    if model.rotary.compound:
-        _compound(frame, half)
-        return
     for name in model.rotary.sets:
+        full = table_dims(model.rotary.width(name), frame.setting.sequence)
+        half = (*full[:-1], Axis(Dim.ROPE_DIM, full[-1].size // len(("cos", "sin"))))
+        if model.rotary.compound:
+            _compound(frame, half)
+            return
         tape.scope = "rotary_emb"
         freqs = tape.run(Prim("mul", (), (tape.fresh(half, FP32, False, "angles"),), (), (), ()))
         both = freqs if model.rotary.half else aten.cat(tape, [freqs, freqs], full, "angles twice")
@@ -76,10 +76,10 @@ def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
         tape.end([freqs, both, *waves])
 
 
-def table_dims(rotary: Rotary, sequence: int) -> Dims:
+def table_dims(width: int, sequence: int) -> Dims:
     """Dims of a rotary table: one batch, one head, since it is broadcast over both."""
     single = Axis(Dim.ONE, 1)
-    return (single, Axis(Dim.SEQUENCE, sequence), single, Axis(Dim.ROPE_DIM, rotary.dim))
+    return (single, Axis(Dim.SEQUENCE, sequence), single, Axis(Dim.ROPE_DIM, width))
 
 
 def _compound(frame: Frame, half: Dims) -> None:

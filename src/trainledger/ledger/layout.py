@@ -53,11 +53,10 @@ def buffers_of(job: Job) -> Copies:
     lines = [(book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers]
     if not job.model.rotary:
         return lines
-    half = (Axis(Dim.ROPE_DIM, job.model.rotary.dim // len(FREQUENCIES)),)
-    sets = len(job.model.rotary.sets)
-    return lines + [
-        (book.tensor(Account.BUFFERS, f"rotary_emb.{name}", half, FP32, MODELS), sets) for name in FREQUENCIES
-    ]
+    widths = Counter(job.model.rotary.width(name) for name in job.model.rotary.sets)
+    halves = [((Axis(Dim.ROPE_DIM, width // len(FREQUENCIES)),), count) for width, count in widths.items()]
+    named = [(f"rotary_emb.{name}", half, count) for name in FREQUENCIES for half, count in halves]
+    return lines + [(book.tensor(Account.BUFFERS, name, half, FP32, MODELS), count) for name, half, count in named]
 
 
 @dataclass(frozen=True, slots=True)

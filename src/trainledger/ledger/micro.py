@@ -18,7 +18,7 @@ from trainledger.ledger.closing import Ending, closing_of, edge, held_gradient
 from trainledger.ledger.edges import POSITIONS
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.inductor import compile_frame
-from trainledger.ledger.kinds import Kind, kind_of
+from trainledger.ledger.kinds import Kind, kind_of, lends
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.opening import Job, Opening, opening_of
 from trainledger.ledger.outputs import PAIR, Output, ended, hands_hidden, keeps_cache, outputs_of
@@ -28,6 +28,7 @@ from trainledger.ledger.prefix import given_to, kept, with_prefix
 from trainledger.ledger.regions import regions_of
 from trainledger.ledger.rules import lower
 from trainledger.ledger.selective import Selective, recompute_of
+from trainledger.ledger.storing import Storing, handed_on
 from trainledger.ledger.tape import EXTERNAL
 from trainledger.lines.line import Account
 from trainledger.model.program import Block, Model
@@ -103,7 +104,9 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
     tape, source, target = frame.tape, piece.source, piece.target
     if (kind.first and opening.is_leaf) or kind.asked:
         piece = replace(piece, leaf=source)
+    stores = bool(tape.stored) and not cached
     walker = job.walker(piece, leaves.first, job.model.blocks[kind.block].weights)
+    walker = Storing(job.book, piece, leaves.first) if stores else walker
     named = (kind.first and _named(job)) or hands_hidden(job.run)
     keep = frozenset({source}) if named else frozenset()
     if frame.software.framework == TORCHTITAN and kind.recompute in (OP, "full"):
@@ -111,15 +114,15 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
         return Layer(walked, tape.dtype[target])
     if kind.recompute in ("none", "selective"):
         regions = regions_of(tape, frame.marks, job.run.modules) if kind.recompute == "selective" else ()
-        walked = walker.plain(keep | frozenset(cached), regions)
+        walked = walker.plain(keep | frozenset(cached), regions, lent=int(kind.lent))
         loose = tuple(line for value, line in cached.items() if tape.store[value] not in walked.held)
         return Layer(walked, tape.dtype[target], (), loose, tuple(walker.passed[value] for value in piece.passed))
     returned = frame.keys if tape.grad[target] and keeps_cache(job.run, job.model.family) else ()
     cache = tuple(_returned(job, piece, value) for value in returned)
-    walker = Walker(job.book, piece, leaves.first)  # which knows their lines now
+    walker = (Storing if stores else Walker)(job.book, piece, leaves.first)  # which knows their lines now
     if job.run.software.fetches:
         return Layer(walker.fetched(keep), tape.dtype[target])
-    walked = walker.recomputed(kind.recompute == "reentrant", keep, returned)
+    walked = walker.recomputed(kind.recompute == "reentrant", keep, returned, int(kind.lent))
     if kind.asked:  # the graph holds the input, and the input its gradient
         walked = replace(walked, stays=(*walked.stays, piece.known[tape.store[source]], piece.leaving))
     return Layer(walked, tape.dtype[target], cache)
@@ -153,7 +156,8 @@ def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[Layer]:
     found: list[Layer] = []
     grad, dtype = opening.walked.trains, opening.frame.tape.dtype[opening.frame.names["h"]]
     for position, (_, number) in enumerate(order):
-        kind = kind_of(job, (position, number), grad, dtype)
+        lent = any(lends(job, (after, at)) for after, (_, at) in enumerate(order[position + 1 :][:1], position + 1))
+        kind = kind_of(job, (position, number), grad, dtype)._replace(lent=lent)
         if kind not in walked:
             alike = kind._replace(first=False)
             if alike not in written:
@@ -191,9 +195,9 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     """The pieces of one micro-batch, and the lines of what the caller's names keep of it."""
     opening = opening_of(job, leaves)
     made = _layers(job, opening, leaves)
-    layers = [one.walked for one in made]
+    layers, stored, inside = handed_on([one.walked for one in made])
     saved = frozenset().union(*(walked.outside for walked in layers))
-    ending = [line for name, line in opening.free.items() if name not in saved]
+    ending = [*(line for name, line in opening.free.items() if name not in saved), *inside]
     wrapped: tuple[int, ...] = ()
     if not layers[0].keeps_input and not opening.is_leaf and _named(job):
         if virtual_tokens(job.model):  # the wrapper that put a prompt before them holds them until it returns
@@ -203,7 +207,7 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     names = Ending(ending, _hidden_outputs(job, opening, made))
     closing = closing_of(job, opening, leaves, names, (layers[-1].trains, made[-1].dtype))
     lasting = _lasting(job, opening, saved)
-    held = {name: line for name, line in opening.free.items() if name in saved and line not in lasting}
+    held = {name: line for name, line in opening.free.items() if name in saved and line not in lasting} | stored
     passed = [line for one in made for line in one.passed]
     results, early = ((), closing.results) if closing.bound else (closing.results, ())
     named, first = (*closing.named, *results, *lasting), with_prefix(job, leaves, opening.walked, passed)

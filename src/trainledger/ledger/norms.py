@@ -26,6 +26,8 @@ def norm(f: Frame, spec: p.Norm, x: int) -> int:
         return rules_torchtitan.norm(t, f.setting.torch, x, weight)
     if weight is not None and spec.kind in rules_litgpt.NORMS:
         return rules_litgpt.norm(t, spec.kind, x, weight)
+    if spec.kind is NormKind.RMS_POWER:
+        return _by_power(t, x, weight)
     high = aten.to(t, x, FP32)
     var = aten.mean(t, aten.square(t, high))
     inv = aten.rsqrt(t, aten.shift(t, var))
@@ -47,6 +49,17 @@ def norm(f: Frame, spec: p.Norm, x: int) -> int:
     out = aten.to(t, aten.mul(t, weight, normal), t.dtype[x])
     t.end([var, normal])
     return out
+
+
+def _by_power(t: Tape, x: int, weight: int | None) -> int:
+    """Gemma4RMSNorm: its own method names the fp32 input and the mean square until it returns."""
+    high = aten.to(t, x, FP32)
+    mean = aten.shift(t, aten.mean(t, aten.square(t, high)))
+    normal = aten.mul(t, high, aten.power(t, mean), "normalised")
+    t.end([high, mean])
+    if weight is not None:
+        normal = aten.mul(t, normal, aten.to(t, weight, FP32), "weighed")
+    return aten.to(t, normal, t.dtype[x])
 
 
 def _layer_by_hand(t: Tape, x: int, weight: int) -> int:

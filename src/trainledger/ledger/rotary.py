@@ -6,6 +6,8 @@ Sources: apply_rotary_pos_emb and rotate_half of transformers/models/{llama,olmo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32
 from trainledger.ledger import aten
@@ -17,12 +19,13 @@ Pair = tuple[int, int]
 WHOLE = (Join.NONE, Join.CACHE)  # all of a head turns
 
 
-def rope(t: Tape, spec: Rope, wholes: Pair, tables: Pair) -> list[int]:
-    """Queries and keys turned by the tables (cosines and sines): the values that stand for them from here on."""
+def rope(t: Tape, spec: Rope, wholes: Sequence[int], tables: Pair) -> list[int]:
+    """Queries and keys (or one of both) turned by the tables (cosines and sines): what stands for them from here on."""
     if spec.join is Join.PAIRS:
         return [_pairs(t, x, tables) for x in wholes]
     if spec.join is Join.COMPLEX:
-        return complex_rope(t, wholes, tables[0])
+        queries, keys = wholes
+        return complex_rope(t, (queries, keys), tables[0])
     dtypes = [t.dtype[x] for x in wholes]
     inputs = [aten.to(t, x, FP32) if spec.upcast else x for x in wholes]
     used = [_spread(t, table) for table in tables] if spec.spread else list(tables)

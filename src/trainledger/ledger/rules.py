@@ -49,13 +49,14 @@ HIGH = Change.HIGH_GATE
 OWN = (TORCHTITAN, PITHTRAIN)  # frameworks that write latent attention and experts themselves
 
 
-def _rope(f: Frame, spec: p.Rope, q: int, k: int) -> list[int]:
+def _rope(f: Frame, spec: p.Rope, both: list[int]) -> list[int]:
     cos, sin = (_table(f, f"{wave}{spec.tables}", spec.rotary) for wave in ("cos", "sin"))
     if spec.join is p.Join.NONE and rules_liger.replaces(f.software):
+        q, k = both
         heads, turned = len(f.dims(())), p.View(keys=True)
         copied = _copied(f, p.View(), f.tape.dims[q][heads:]), _copied(f, turned, f.tape.dims[k][heads:])
         return rules_liger.rope(f.tape, (q, k), (cos, sin), copied)
-    return rotary.rope(f.tape, spec, (q, k), (cos, sin))
+    return rotary.rope(f.tape, spec, both, (cos, sin))
 
 
 def _table(f: Frame, name: str, rotary: int) -> int:
@@ -100,9 +101,10 @@ def _apart(f: Frame, op: Op, x: int) -> bool:
     return f.kernels[0].kernel not in (Kernel.EAGER, Kernel.MATH)
 
 
-def _times_tensor(f: Frame, x: int) -> int:
-    """Times a 0-dim buffer of the weights' dtype."""
-    return aten.mul(f.tape, x, f.tape.outside((), f.setting.weights, False), "scaled")
+def _times_tensor(f: Frame, x: int, inplace: bool) -> int:
+    """Times a buffer of one element, of the weights' dtype."""
+    factor = f.tape.outside((), f.setting.weights, False)
+    return aten.scale_into(f.tape, x, factor) if inplace else aten.mul(f.tape, x, factor, "scaled")
 
 
 def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
@@ -114,7 +116,7 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
         case p.Norm():
             return [norms.norm(f, op.spec, ins[0])]
         case p.Rope():
-            return _rope(f, op.spec, ins[0], ins[1])
+            return _rope(f, op.spec, ins)
         case p.Attention():
             return [attend.attention_of(f, op.spec, ins[0], ins[1], ins[2])]
         case p.Act(kind):
@@ -123,8 +125,8 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
             return [rules_liger.gated(t, ins[0], ins[1]) if act else aten.mul(t, ins[0], ins[1])]
         case p.Add():
             return [aten.add(t, ins[0], ins[1])]
-        case p.Scale(tensor):
-            return [_times_tensor(f, ins[0]) if tensor else aten.scale(t, ins[0])]
+        case p.Scale(tensor, inplace):
+            return [_times_tensor(f, ins[0], inplace) if tensor else aten.scale(t, ins[0])]
         case p.Dropout(chance):
             return [aten.dropout(t, ins[0], chance if f.setting.training else 0)]
         case p.Embed():

@@ -1,24 +1,42 @@
-"""Routers and experts of DeepSeek, gpt-oss and Llama 4, as Transformers and torchtitan run them; tempered queries."""
+"""Routers and experts of DeepSeek, gpt-oss, Llama 4 and Gemma 4, as Transformers and torchtitan run them; what tempers
+queries."""
 
 from __future__ import annotations
 
 from typing import TypeAlias, get_args
 
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.ledger import experts_every, experts_torchtitan, group_router, sinks, tempered
+from trainledger.ledger import experts_every, experts_torchtitan, group_router, router_scaled, sinks, tempered
 from trainledger.ledger.frame import Frame
 from trainledger.model import program as p
 
 Chosen: TypeAlias = (
-    p.GroupRouter | p.BestRouter | p.ClampedExperts | p.SigmoidRouter | p.EveryExpert | p.SummedExperts | p.Tempered
+    p.GroupRouter
+    | p.BestRouter
+    | p.ClampedExperts
+    | p.SigmoidRouter
+    | p.EveryExpert
+    | p.SummedExperts
+    | p.Tempered
+    | p.Weighted
+    | p.ScaledBest
+    | p.Stored
 )
 CHOSEN = get_args(Chosen)
 
 
 def apply(f: Frame, spec: Chosen, ins: list[int]) -> list[int]:
-    """A router's logits, scores and choices, what experts made, their sum, or queries."""
+    """A router's logits, scores and choices, what experts made, their sum, or queries; nothing where what is there is
+    stored."""
     if isinstance(spec, p.Tempered):
         return tempered.tempered(f.tape, spec, ins[0])
+    if isinstance(spec, p.Stored):
+        f.tape.stored, f.tape.stored_at = ins, len(f.tape.prims)
+        return []
+    if isinstance(spec, p.Weighted):
+        return [router_scaled.weighted(f.tape, ins[0], f.need(spec.weight))]
+    if isinstance(spec, p.ScaledBest):
+        return router_scaled.best(f.tape, spec, ins[0], f.need(spec.scales))
     if isinstance(spec, p.SigmoidRouter):
         return experts_every.router(f.tape, spec, ins[0], f.need(spec.weight))
     if isinstance(spec, p.SummedExperts):

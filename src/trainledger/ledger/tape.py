@@ -114,6 +114,8 @@ class Tape:
         "split",
         "storages",
         "store",
+        "stored",
+        "stored_at",
         "wrapped",
     )
 
@@ -138,6 +140,8 @@ class Tape:
         self.piped = False  # ranks exchange tensors while products run
         self.planned = False  # a compiler's plan holds buffers for later ones
         self.split: list[tuple[int, int]] = []  # spans of primitives whose weights' gradients come after all others
+        self.stored: list[int] = []  # named by a dictionary that all layers are handed, from `stored_at` primitives on
+        self.stored_at = 0
         self.wrapped: set[int] = set()  # tensors of a subclass, to whose gradients nothing is added in place
 
     def outside(self, dims: Dims, dtype: DType, grad: bool, weight: Weight | None = None) -> int:

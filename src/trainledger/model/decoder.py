@@ -175,7 +175,18 @@ def weights_of(ops: tuple[Op, ...]) -> tuple[Weight, ...]:
     """Every weight that these operations read, in order."""
     found: dict[Weight, None] = {}
     for op in ops:
-        for name in ("weight", "bias", "gate_up", "gate_up_bias", "down", "down_bias", "up", "router", "sinks"):
+        for name in (
+            "weight",
+            "bias",
+            "gate_up",
+            "gate_up_bias",
+            "down",
+            "down_bias",
+            "up",
+            "router",
+            "sinks",
+            "scales",
+        ):
             weight = getattr(op.spec, name, None)
             if isinstance(weight, Weight):
                 found[weight] = None

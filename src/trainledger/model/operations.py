@@ -25,7 +25,7 @@ class NormKind(StrEnum):
     )
     RMS_SQUARES_ONE_PLUS = "rms-squares-one-plus"  # likewise, times (1 + weight)
     RMS_NATIVE = "rms-native"  # torch.nn.RMSNorm, one kernel in newer releases
-    RMS_SQRT = "rms-sqrt"  # all in fp32, times weight, pow(-0.5) (Gemma 3n style)
+    RMS_POWER = "rms-power"  # all in fp32, by pow(-0.5), times the weight in fp32 where there is one (Gemma 4)
 
 
 class ActKind(StrEnum):
@@ -189,8 +189,9 @@ class Join(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    """Rotary embedding of q and k. `rotary` of `head` elements turn; `interleaved`: pairs of neighbours (Cohere, GLM);
-    `upcast`: q and k are cast to fp32 before (Cohere); `back`: the result is cast to the dtype before (Cohere, OLMo 2);
+    """Rotary embedding of q and k, or of one of them. `rotary` of `head` elements turn; `interleaved`: pairs of
+    neighbours (Cohere, GLM); `upcast`: q and k are cast to fp32 before (Cohere); `back`: the result is cast to the
+    dtype before (Cohere, OLMo 2);
     `spread`: each layer repeats the tables' entries for its pairs (GLM); `late`: q and k, and their turned halves, are
     cast to fp32 each where they are multiplied (Ernie);
     `tables`: which set of cosines and sines (`local`, or empty for the only or global one)."""
@@ -279,9 +280,11 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Times a Python number (Granite's multipliers) or, where `tensor`, a 0-dim tensor (Gemma's embedding scale)."""
+    """Times a Python number (Granite's multipliers) or, where `tensor`, a 0-dim tensor (Gemma's embedding scale);
+    `inplace`: `x *= y` (Gemma 4's layers)."""
 
     tensor: bool = False
+    inplace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from trainledger.model.operations_latent import Concat, FilledKeys, GroupRouter,
 from trainledger.model.operations_megatron import MegatronSpec
 from trainledger.model.operations_megatron_moe import MoeSpec
 from trainledger.model.operations_parallel import Collective
+from trainledger.model.operations_scaled import ScaledBest, Stored, Weighted
 from trainledger.model.operations_sinks import BestRouter, ClampedExperts, SinkAttention
 from trainledger.model.weights import Buffer, Delta, Fold, FusedLowRank, LowRank, Packing, Role, Tokens, Weight
 
@@ -91,11 +92,13 @@ __all__ = [
     "Prefix",
     "Prompts",
     "Scale",
+    "ScaledBest",
     "Scales",
     "SigmoidRouter",
     "SinkAttention",
     "Spec",
     "Split",
+    "Stored",
     "SummedExperts",
     "Tempered",
     "Tiled",
@@ -103,6 +106,7 @@ __all__ = [
     "Turn",
     "View",
     "Weight",
+    "Weighted",
     "sides",
 ]
 
@@ -139,6 +143,9 @@ Spec: TypeAlias = (
     | SigmoidRouter
     | EveryExpert
     | SummedExperts
+    | Weighted
+    | ScaledBest
+    | Stored
     | MegatronSpec
     | MoeSpec
     | Collective
@@ -187,7 +194,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Rotary:
-    """Tables of cosines and sines made once a forward: rotary dims, and how many sets (local and global).
+    """Tables of cosines and sines made once a forward: rotary dims, and how many sets (local and global); `own`: dims
+    of sets that have other ones.
 
     `high`: they stay fp32 instead of being cast to the hidden state's dtype (OLMo 2). `compound`: one table of complex
     numbers of unit length instead (DeepSeek V2). `half`: an entry for each pair alone (gpt-oss).
@@ -198,6 +206,11 @@ class Rotary:
     high: bool = False
     compound: bool = False
     half: bool = False
+    own: tuple[tuple[str, int], ...] = ()
+
+    def width(self, name: str) -> int:
+        """The rotary dims of a set."""
+        return dict(self.own).get(name, self.dim)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,5 +57,7 @@ def sizes_of(given: Mapping[str, Any]) -> Sizes:
 
 
 def _some_dense(keys: Keys) -> bool:
-    """Whether a model with experts has dense layers as well."""
+    """Whether a model with experts has dense feed-forwards as well."""
+    if keys.raw("enable_moe_block"):
+        return True
     return bool(keys.raw("first_k_dense_replace")) or keys.raw("moe_layer_freq") not in (None, 1)

@@ -49,6 +49,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "model_type": "gpt_oss", **HEADED, "num_local_experts": 8, "num_experts_per_tok": 3, "sliding_window": 512,
         "tie_word_embeddings": False,
     },
+    "gemma4_text": {
+        "model_type": "gemma4_text", **HEADED, "global_head_dim": 256, "attention_k_eq_v": True, "pad_token_id": 0,
+        "num_global_key_value_heads": 1, "hidden_size_per_layer_input": 0, "sliding_window": 512,
+    },
     "bert": {
         "model_type": "bert", **WIDE, "max_position_embeddings": 1024, "architectures": ["BertForMaskedLM"],
     },

@@ -53,6 +53,9 @@ CASES: dict[str, dict[str, Any]] = {
                "num_local_experts": 4, "interleave_moe_layer_step": 2},
     "llama4 listed": {"model_type": "llama4_text", **BASE, "head_dim": 8, "intermediate_size": 24, "moe_layers": [0, 3],
                       "attention_bias": True, "num_local_experts": 4},
+    "gemma4": {"model_type": "gemma4_text", **BASE, "head_dim": 8, "global_head_dim": 12, "intermediate_size": 24,
+               "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 12,
+               "hidden_size_per_layer_input": 0, "pad_token_id": None},
 }  # fmt: skip
 
 

@@ -1,7 +1,8 @@
-"""Google's Gemma 1 to 3. Of Gemma 3's 4B, 12B and 27B the text model alone, without the vision tower."""
+"""Google's Gemma 1 to 4. Of Gemma 3's 4B, 12B and 27B and of Gemma 4 the text model alone, without the towers."""
 
 from __future__ import annotations
 
+from trainledger.base.sources import Source
 from trainledger.facts.catalogue.entry import Entry, Keys, row, shape
 
 _GEMMA: Keys = {
@@ -18,6 +19,21 @@ _GEMMA3: Keys = {
     "sliding_window_pattern": 6, "attn_logit_softcapping": None, "final_logit_softcapping": None,
 }  # fmt: skip
 _VISION3: Keys = {**_GEMMA3, "vocab_size": 262208, "sliding_window": 1024}
+_LAYERS4 = (*("sliding_attention",) * 5, "full_attention")
+_GEMMA4: Keys = {
+    "model_type": "gemma4_text", "vocab_size": 262144, "hidden_activation": "gelu_pytorch_tanh", "head_dim": 256,
+    "global_head_dim": 512, "tie_word_embeddings": True, "attention_bias": False, "sliding_window": 1024,
+    "final_logit_softcapping": 30.0, "attention_k_eq_v": True, "hidden_size_per_layer_input": 0,
+    "num_kv_shared_layers": 0, "use_bidirectional_attention": "vision",
+}  # fmt: skip
+
+
+def _fourth(name: str, hub_id: str, config: Keys) -> Entry:
+    """One of Gemma 4's: the class that Transformers' own conversion of its weights builds."""
+    where = f"src/transformers/models/gemma4/convert_gemma4_weights.py, _VARIANTS: {hub_id}"
+    source = Source("Transformers conversion of Gemma 4", where, "2026-04")
+    return Entry(name, hub_id, tuple({**_GEMMA4, **config}.items()), None, source)
+
 
 ENTRIES: tuple[Entry, ...] = (
     row("gemma-2b", "google/gemma-2b", "2024-02", 2506172416, {**_GEMMA, **shape(2048, 18, 8, 1, 16384)}),
@@ -33,4 +49,9 @@ ENTRIES: tuple[Entry, ...] = (
         {**_VISION3, **shape(3840, 48, 16, 8, 15360)}),
     row("gemma-3-27b-text", "google/gemma-3-27b-pt", "2025-03", 27009346304,
         {**_VISION3, **shape(5376, 62, 32, 16, 21504), "head_dim": 128}),
+    _fourth("gemma-4-31b-text", "google/gemma-4-31B",
+            {**shape(5376, 60, 32, 16, 21504), "num_global_key_value_heads": 4, "layer_types": _LAYERS4 * 10}),
+    _fourth("gemma-4-26b-a4b-text", "google/gemma-4-26B-A4B",
+            {**shape(2816, 30, 16, 8, 2112), "num_global_key_value_heads": 2, "layer_types": _LAYERS4 * 5,
+             "enable_moe_block": True, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704}),
 )  # fmt: skip

@@ -32,7 +32,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "gemma": (
         "gemma-2b", "gemma-7b", "gemma-2-2b", "gemma-2-9b", "gemma-2-27b", "gemma-3-270m", "gemma-3-1b",
-        "gemma-3-4b-text", "gemma-3-12b-text", "gemma-3-27b-text",
+        "gemma-3-4b-text", "gemma-3-12b-text", "gemma-3-27b-text", "gemma-4-31b-text",
+        "gemma-4-26b-a4b-text",
     ),
     "phi": (
         "phi-1", "phi-1.5", "phi-2", "phi-3-mini", "phi-3-medium", "phi-3.5-mini", "phi-4", "phi-4-mini",

@@ -90,11 +90,16 @@ def _windows(keys: Keys, family: str) -> list[int]:
 
 def _trunk(keys: Keys, hidden: Dims) -> Trunk:
     scale = Op("model.embed_tokens", Scale(tensor=True), ("h",), ("h",), hidden)
+    return Trunk(NORM, (scale,), capped_logits(keys), (Buffer("model.embed_tokens.embed_scale", ()),))
+
+
+def capped_logits(keys: Keys) -> tuple[Op, ...]:
+    """The logits through a tanh between two numbers, where `final_logit_softcapping` is given."""
     logits, vocab = ("logits",), axis(Dim.VOCAB, keys.integer("vocab_size"))
-    cap = (
+    if keys.nullable("final_logit_softcapping") is None:
+        return ()
+    return (
         Op("logits over the cap", Scale(), logits, logits, vocab),
         Op("logits' tanh", Act(ActKind.TANH), logits, logits, vocab),
         Op("logits times the cap", Scale(), logits, logits, vocab),
     )
-    capped = keys.nullable("final_logit_softcapping") is not None
-    return Trunk(NORM, (scale,), cap if capped else (), (Buffer("model.embed_tokens.embed_scale", ()),))

@@ -26,23 +26,25 @@ from trainledger.model.program import (
     Op,
     Role,
     Router,
+    ScaledBest,
     SigmoidRouter,
     Weight,
 )
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-TOP_K = ("num_experts_per_tok",)
+TOP_K = ("num_experts_per_tok", "top_k_experts")
 EXPERT_WIDTH = ("moe_intermediate_size",)
 LAYERS = "model.layers"
 NO_SHARED = "a feed-forward of no width (n_shared_experts: 0) is not covered"
-ROUTED = (Experts, ClampedExperts, SigmoidRouter)  # what knows how many experts a token takes
+ROUTED = (Experts, ClampedExperts, SigmoidRouter, ScaledBest)  # what knows how many experts a token takes
 
 
 def routed(keys: Keys) -> tuple[int, int]:
     """How many experts there are, and how many a token takes; more than there are is a problem."""
     experts, top_k = keys.integer(*EXPERTS), keys.integer(*TOP_K)
     if top_k > experts:
-        keys.refuse("num_experts_per_tok", top_k, f"at most num_experts = {experts} can be taken")
+        given = next((name for name in TOP_K if keys.raw(name) is not None), *TOP_K[:1])
+        keys.refuse(given, top_k, f"at most num_experts = {experts} can be taken")
     return experts, top_k
 
 

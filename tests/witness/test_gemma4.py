@@ -1,0 +1,99 @@
+"""Gemma 4: a layer of every form storage by storage, and whole steps, against Transformers' own code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+from tests.plans import plan_of
+from tests.witness.compare import mismatches
+from tests.witness.runs import RECOMPUTE
+from tests.witness.test_traces import phases
+from trainledger.allocator.conf import read_conf
+from trainledger.answer.estimate import estimate
+from trainledger.answer.trace import job_of
+from trainledger.evidence.trace.lines import trace_of
+from trainledger.evidence.trace.live.plan_run import run_plan
+from trainledger.evidence.trace.live.session import where_of
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+LOCAL: dict[str, Any] = {
+    "model_type": "gemma4_text", "hidden_size": 128, "intermediate_size": 320, "num_hidden_layers": 4,
+    "vocab_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 48, "global_head_dim": 64,
+    "pad_token_id": None, "hidden_size_per_layer_input": 0, "layer_types": [SLIDING, SLIDING, SLIDING, FULL],
+}  # fmt: skip
+GLOBAL = {**LOCAL, "layer_types": [FULL, FULL, SLIDING, FULL]}
+EQUAL = {**GLOBAL, "attention_k_eq_v": True}
+MIXED = {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 96}
+# Layer 1 of each is compared.
+LAYERS: dict[str, dict[str, Any]] = {
+    "local": LOCAL,
+    "window": {**LOCAL, "sliding_window": 16},
+    "biases": {**LOCAL, "attention_bias": True, "attention_dropout": 0.1, "num_key_value_heads": 4},
+    "global": GLOBAL,
+    "one key head": {**EQUAL, "num_global_key_value_heads": 1},
+    "two key heads": {**EQUAL, "num_global_key_value_heads": 2},
+    "experts": {**LOCAL, **MIXED},
+    "wide, experts": {**EQUAL, **MIXED, "num_global_key_value_heads": 2, "global_head_dim": 512},
+}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "bf16": {},
+    "bf16, two": {"batch": 2},
+    "eager, two": {"kernel": "eager", "batch": 2},
+    "efficient, two": {"kernel": "efficient", "batch": 2},
+    "fp32": {"weights": "fp32", "kernel": "eager"},
+    "autocast": {"weights": "fp32", "autocast": "bf16"},
+    "autocast, eager, two": {"weights": "fp32", "autocast": "bf16", "kernel": "eager", "batch": 2},
+}
+ONCE = ("efficient, two", "autocast")  # settings in which the last form alone is run
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("form", LAYERS)
+def test_a_layer_agrees_with_the_real_code(form: str, setting: str) -> None:
+    if setting not in ONCE or form == list(LAYERS)[-1]:
+        assert mismatches(LAYERS[form], **SETTINGS[setting]) == []
+
+
+WHOLE = {**EQUAL, "num_hidden_layers": 5, "layer_types": [SLIDING, FULL, SLIDING, SLIDING, FULL], "sliding_window": 64}
+RUNS: dict[str, dict[str, Any]] = {
+    "full last": WHOLE,
+    "one sliding": {**WHOLE, "layer_types": [FULL, SLIDING, *[FULL] * 3]},
+    "experts": {**WHOLE, **MIXED, "final_logit_softcapping": 30.0},
+}
+PURE = {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16"}
+FP32 = {"weights": "fp32", "compute": "fp32", "autocast": False, "gradients": "fp32"}
+AUTOCAST = {"weights": "fp32", "compute": "bf16", "autocast": True, "gradients": "fp32"}
+# attention, recompute, precision, whether an adapter is trained
+STACKS = [
+    ("sdpa", "full", PURE, False), ("eager", "full", AUTOCAST, False), ("mem-efficient", "full", FP32, False),
+    ("sdpa", "full-reentrant", PURE, False), ("eager", "full-reentrant", AUTOCAST, True), ("sdpa", "none", FP32, True),
+    ("sdpa", "full", PURE, True), ("mem-efficient", "none", PURE, True),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("stack", range(len(STACKS)))
+@pytest.mark.parametrize("run", RUNS)
+def test_phases_agree(run: str, stack: int) -> None:
+    """To the byte: what the last layers of each kind leave in the forward's dictionary stays with their graph."""
+    attention, recompute, precision, adapted = STACKS[stack]
+    plan = plan_of(
+        RUNS[run],
+        precision={**precision, "gradients": "fp32"} if adapted else precision,
+        batch={"micro_batch": 2, "sequence": 256, "accumulation": 1},
+        stack={
+            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
+            "recompute": RECOMPUTE[recompute],
+            "attention": attention,
+            "allocator": {"expandable_segments": True},
+        },
+        **({"adapter": {"kind": "lora", "r": 16, "dtype": "fp32", "targets": "all-linear"}} if adapted else {}),
+    )
+    found = trace_of(run_plan(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator))
+    assert phases(estimate(plan).ledger.moments) == phases(found.moments)
