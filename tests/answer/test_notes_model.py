@@ -8,6 +8,7 @@ from tests.plans import plan_of
 from trainledger.answer.notes_model import model_notes, towers_beside, towers_uncounted
 from trainledger.answer.thumb import thumb
 from trainledger.importers.hf_config import model_keys
+from trainledger.model.build import build
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 256,
@@ -15,9 +16,20 @@ LLAMA = {
 }  # fmt: skip
 
 
+def notes(kind: str) -> list[str]:
+    plan = plan_of({"model_type": kind})
+    return list(model_notes(plan, build(plan.keys())))
+
+
 def test_kimi_is_said_to_be_estimated_as_v3() -> None:
-    assert "deepseek_v3" in next(model_notes(plan_of({"model_type": "kimi_k2"})))
-    assert not list(model_notes(plan_of({"model_type": "deepseek_v3"})))
+    assert "deepseek_v3" in notes("kimi_k2")[0]
+    assert not notes("deepseek_v3")
+
+
+def test_linear_attention_is_said_to_be_counted_without_packages() -> None:
+    for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"):
+        assert "flash-linear-attention" in notes(kind)[0]
+    assert not notes("qwen3")
 
 
 def towered(**tower: Any) -> tuple[str, str]:

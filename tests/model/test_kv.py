@@ -78,6 +78,17 @@ def test_pages_hold_what_is_kept_and_less_than_two_pages_more(length: int, page:
     assert kept <= Cached(1, 1, 1, window).tokens(length, page) < kept + 2 * page
 
 
+def test_linear_attention_caches_a_state_that_does_not_grow() -> None:
+    """Qwen3-Next: 12 of 48 layers with 2 heads of 256; the others 3 past tokens of 8,192 channels, 32 matrices."""
+    found = Cache(cached(build({"model_type": "qwen3_next"})), BF16)
+    assert found.per_token == 12 * 2 * 2 * 256 * 2
+    state = 36 * (3 * 8192 + 32 * 128 * 128) * 2
+    assert found.sequence(0) == state
+    assert found.sequence(4096) == 4096 * found.per_token + state
+    half = Cache(cached(build({"model_type": "qwen3_next"})), BF16, tp=2)
+    assert half.sequence(0) == state // 2
+
+
 def test_a_model_without_a_cache_is_refused() -> None:
     for name in ("bert-base-uncased", "falcon-7b"):
         with pytest.raises(InputError):

@@ -31,6 +31,23 @@ LLAMA4 = {
     "model_type": "llama4_text", **BASE, "head_dim": 32, "intermediate_size": 96, "intermediate_size_mlp": 320,
     "num_local_experts": 4,
 }  # fmt: skip
+LINEAR, FULL = ({"layer_types": [f"{kind}_attention"] * 3} for kind in ("linear", "full"))
+DELTA = {
+    **BASE, "head_dim": 32, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32,
+    "linear_value_head_dim": 48,
+}  # fmt: skip
+SHARED = {**DELTA, **ROUTED, "moe_intermediate_size": 96, "shared_expert_intermediate_size": 160}
+NEXT = {"model_type": "qwen3_next", **SHARED, "intermediate_size": 320}
+FIVE = {"model_type": "qwen3_5_text", **DELTA, "intermediate_size": 320}
+# the gated delta rule and the attention between its layers; runs in fp32 are compared apart
+HYBRID: dict[str, dict[str, Any]] = {
+    "next": {**NEXT, **LINEAR},
+    "next, gated": {**NEXT, **FULL, "attention_bias": True},
+    "next, as many heads": {**NEXT, **LINEAR, "linear_num_value_heads": 2, "mlp_only_layers": [1]},
+    "five": {**FIVE, **LINEAR},
+    "five, gated": {**FIVE, **FULL},
+    "five, experts": {"model_type": "qwen3_5_moe_text", **SHARED, **LINEAR},
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {"model_type": "mixtral", **BASE, "intermediate_size": 320, "num_local_experts": 4},
     "qwen3": {"model_type": "qwen3_moe", **QWEN, "head_dim": 32},
@@ -96,3 +113,11 @@ def test_stream(family: str, setting: str) -> None:
 @pytest.mark.parametrize("form", SINKS)
 def test_stream_with_sinks(form: str, setting: str) -> None:
     assert mismatches(SINKS[form], **{**SETTINGS[setting], "kernel": "eager"}) == []
+
+
+@pytest.mark.parametrize("setting", ["bf16", "bf16, two", "fp32", "autocast, eager, two", "autocast of bf16"])
+@pytest.mark.parametrize("form", HYBRID)
+def test_stream_with_linear_attention(form: str, setting: str) -> None:
+    """Whole chunks of 64 tokens, and whole ones with a part."""
+    for sequence in (128, 150):
+        assert mismatches(HYBRID[form], **SETTINGS[setting], sequence=sequence) == []

@@ -30,8 +30,22 @@ WHOLE = {  # type of the language model: the classes of the whole, and of its co
     "qwen2_5_vl_text": ("Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLConfig", {"hidden_size": 32}),
     "qwen3_vl_moe_text": ("Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeConfig", {"hidden_size": 32}),
     "qwen3_vl_text": ("Qwen3VLForConditionalGeneration", "Qwen3VLConfig", {"hidden_size": 32}),
+    "qwen3_5_text": ("Qwen3_5ForConditionalGeneration", "Qwen3_5Config", {"hidden_size": 32}),
+    "qwen3_5_moe_text": ("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeConfig", {"hidden_size": 32}),
 }
+DELTA = {
+    "head_dim": 32, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32,
+    "linear_value_head_dim": 48,
+}  # fmt: skip
 MORE: dict[str, dict[str, Any]] = {
+    "qwen3_5_text": DELTA,
+    "qwen3_5_moe_text": {
+        **DELTA,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 96,
+        "shared_expert_intermediate_size": 160,
+    },
     "qwen3_vl_text": {"head_dim": 32},
     "qwen3_vl_moe_text": {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96},
 }
@@ -64,7 +78,7 @@ def whole(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 @pytest.mark.parametrize("whole", WHOLE, indirect=True)
 def test_a_layer_agrees_with_the_real_code(whole: str, setting: int) -> None:
     config = {"model_type": whole, **TEXT, **MORE.get(whole, {})}
-    assert mismatches(config, prefix="model.language_model.layers.", **SETTINGS[setting]) == []
+    assert mismatches(config, prefix="model.language_model.layers.", sequence=128, **SETTINGS[setting]) == []
 
 
 @pytest.mark.parametrize("kind", WHOLE)

@@ -34,7 +34,15 @@ GEMMA4 = {
     "hidden_size_per_layer_input": 0, "layer_types": [*["sliding_attention"] * 3, "full_attention", "full_attention"],
 }  # fmt: skip
 MIXED = {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 96}
+DELTA = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32, "linear_value_head_dim": 48,
+}  # fmt: skip
+SHARED = {
+    **DELTA, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96,
+    "shared_expert_intermediate_size": 128,
+}  # fmt: skip
 TYPES: dict[str, dict[str, Any]] = {
+    "qwen3_next": {**WIDE, **SHARED}, "qwen3_5_text": {**WIDE, **DELTA}, "qwen3_5_moe_text": {**BASE, **SHARED},
     "arcee": WIDE, "internlm3": WIDE,
     "ministral": WIDE, "ministral3": WIDE, "seed_oss": WIDE, "hunyuan_v1_dense": WIDE, "ernie4_5": WIDE,
     "olmo3": {**WIDE, "sliding_window": 64}, "exaone4": {**WIDE, "sliding_window": 64}, "glm4_moe": ROUTED,

@@ -20,7 +20,7 @@ CACHED = ("fp32", "bf16", "fp16", "fp8", "int8")  # element types that engines k
 class LayerRow:
     """Equal layers: how many, what each caches of a token on one rank (elements, bytes), tokens that a window keeps
     (0: all), `latent`: of all heads together, `heads`: key-value heads (0: a latent), `copies`: how many ranks cache
-    the same of them."""
+    the same of them, `state`: bytes of one sequence's state on one rank, which its length does not change."""
 
     layers: int
     elements: int
@@ -29,6 +29,7 @@ class LayerRow:
     latent: bool
     heads: int
     copies: int
+    state: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def cache_answer(
     rows = tuple(
         LayerRow(
             one.layers, one.elements(tp), found.dtype.bytes_of(one.elements(tp)), one.window, not one.heads,
-            one.heads, one.copies(tp),
+            one.heads, one.copies(tp), found.dtype.bytes_of(one.kept(tp)),
         )
         for one in found.layers
     )  # fmt: skip

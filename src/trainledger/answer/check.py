@@ -12,6 +12,7 @@ from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspe
 from trainledger.answer.check_dtypes import dtype_problems
 from trainledger.answer.check_evaluation import evaluation_problems
 from trainledger.answer.check_framework import framework_problems
+from trainledger.answer.check_linear import linear_problems
 from trainledger.answer.check_megatron import megatron_problems, runs_megatron
 from trainledger.answer.check_megatron_deepspeed import layer_problems, wrapped_problems
 from trainledger.answer.check_mesh import mesh_problems
@@ -71,6 +72,7 @@ def check_model(plan: Plan, model: Model) -> None:
     problems += [*dtype_problems(plan, model), *attention_problems(plan, model), *tensor_model_problems(plan, model)]
     problems += [*pipeline_model_problems(plan, model), *sequence_model_problems(plan, model)]
     problems += [*trainable_problems(plan, model), *head_problems(plan, model), *magnitude_problems(model)]
+    problems += linear_problems(plan, model)
     if not problems:
         problems += wrapping_model_problems(plan, model)
     if plan.adapter is not None and not has_tuned(model):

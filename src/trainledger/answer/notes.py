@@ -61,7 +61,7 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
     """Every note on a plan."""
     return Notes(
         (
-            *model_notes(plan),
+            *model_notes(plan, model),
             *_precision(plan),
             *_attention(plan, model),
             *_zero(plan),

@@ -9,12 +9,19 @@ from trainledger.base.units import format_size
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.towers import BESIDE
 from trainledger.model.families.deepseek import KIMI, THIRD
+from trainledger.model.operations_linear import DeltaRule
+from trainledger.model.program import Model
 from trainledger.model.towers import layers_of
 from trainledger.plan.schema import Plan
 
 
-def model_notes(plan: Plan) -> Iterator[str]:
-    """What a type is estimated as, where that is another."""
+def model_notes(plan: Plan, model: Model) -> Iterator[str]:
+    """What a type is estimated as, where that is another, and which code its layers are taken to run."""
+    if any(isinstance(op.spec, DeltaRule) for block in model.blocks for op in block.ops):
+        yield (
+            "model.model_type: linear attention is counted as Transformers' own PyTorch code runs it, where "
+            "flash-linear-attention and causal-conv1d are not installed; their kernels keep less"
+        )
     if plan.keys().get("model_type") == KIMI:
         yield (
             f"model.model_type: {KIMI} is estimated as {THIRD}, as which Transformers loads it inside Kimi K2.5; it "

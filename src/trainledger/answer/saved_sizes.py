@@ -10,7 +10,8 @@ from trainledger.facts.optimizer_bytes import state_bytes
 from trainledger.facts.optimizer_kinds import Kind, Place
 from trainledger.ledger.rank import trained_of, updates_of
 from trainledger.model.counts import kinds
-from trainledger.model.program import Model, Role, Weight
+from trainledger.model.program import Model, Weight
+from trainledger.model.weights import WITH_NORMS
 from trainledger.plan.schema import Plan
 
 
@@ -41,7 +42,7 @@ def dtype_of(plan: Plan, weight: Weight) -> DType:
     norms = plan.precision.norms
     if weight.dtype is not None:
         return weight.dtype
-    return DTYPES[norms if norms and weight.role is Role.NORM else plan.precision.weights]
+    return DTYPES[norms if norms and weight.role in WITH_NORMS else plan.precision.weights]
 
 
 def saved_dtype(plan: Plan, own: DType) -> DType:

@@ -14,7 +14,7 @@ from trainledger.base.units import SHOWN_UNITS, format_size
 from trainledger.facts.phases import PAGES
 
 if TYPE_CHECKING:
-    from trainledger.answer.cache import CacheAnswer
+    from trainledger.answer.cache import CacheAnswer, LayerRow
 
 MODEL_HELP = "A catalogue name, a path to config.json or its folder, a Hub id, a plan, or a run's own file."
 HEADER = ("layers", "elements of a token", "bytes", "window", "what")
@@ -36,6 +36,7 @@ def kv(
     """Bytes that a rollout engine caches for each token of a model, layer by layer.
 
     Key-value heads count as the model groups them, a latent (MLA) once for all heads, a window only its last tokens.
+    Linear attention caches a state of each sequence, which does not grow with it.
     """
     from trainledger.answer.cache import cache_answer
     from trainledger.importers.outside import model_keys_of
@@ -57,16 +58,24 @@ def _text(model: str, answer: CacheAnswer, units: str) -> str:
     rows = [
         (
             f"{one.layers:,}", f"{one.elements:,}", f"{one.bytes:,}", f"{one.window:,}" if one.window else "",
-            "a latent of all heads" if one.latent else "keys and values by head",
+            _what(one),
         )
         for one in answer.rows
     ]  # fmt: skip
     return "\n".join((*lines, *_shared(answer), "", columns(HEADER, rows, right=_NUMBERS)))
 
 
+def _what(one: LayerRow) -> str:
+    if one.state:
+        return f"a state of {one.state:,} B for each sequence, however long"
+    return "a latent of all heads" if one.latent else "keys and values by head"
+
+
 def _shared(answer: CacheAnswer) -> Iterator[str]:
     """What more ranks do not split further."""
-    for latent, copies, heads in dict.fromkeys((one.latent, one.copies, one.heads) for one in answer.rows):
+    for latent, copies, heads in dict.fromkeys(
+        (one.latent, one.copies, one.heads) for one in answer.rows if not one.state
+    ):
         if copies > 1 and latent:
             yield f"the latent is one for all heads: each of the {copies} ranks caches it whole"
         elif copies > 1:

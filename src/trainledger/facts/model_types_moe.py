@@ -31,6 +31,14 @@ _V3 = {
     **_sizes(129280, 7168, 18432, 61, 128), **_MLA, "moe_intermediate_size": 2048, "n_routed_experts": 256,
     "num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 3, "n_group": 8,
 }  # fmt: skip
+_DELTA: dict[str, Any] = {
+    "head_dim": 256, "attention_bias": False, "partial_rotary_factor": 0.25, "full_attention_interval": 4,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+}  # fmt: skip
+_SHARED: dict[str, Any] = {
+    **_DELTA, "num_key_value_heads": 2, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+}  # fmt: skip
 
 ROWS: tuple[ModelType, ...] = (
     _row("mixtral", "mixtral", **_sizes(32000, 4096, 14336, 32, 32), num_key_value_heads=8, num_local_experts=8,
@@ -43,6 +51,12 @@ ROWS: tuple[ModelType, ...] = (
     _row("qwen3_vl_moe_text", "qwen_moe", "qwen3_vl_moe", **{**_sizes(151936, 2048, 5632, 24, 16), **_QWEN},
          num_key_value_heads=16, attention_bias=False, moe_intermediate_size=1408, num_experts=60,
          num_experts_per_tok=4),
+    _row("qwen3_next", "qwen3_next", **_sizes(151936, 2048, 5632, 48, 16), **_SHARED, decoder_sparse_step=1,
+         norm_topk_prob=True, num_experts=512, num_experts_per_tok=10),
+    _row("qwen3_5_moe_text", "qwen3_next", "qwen3_5_moe", **_sizes(248320, 2048, 0, 40, 16), **_SHARED,
+         num_experts=256, num_experts_per_tok=8),
+    _row("qwen3_5_text", "qwen3_next", "qwen3_5", **_sizes(248320, 4096, 12288, 32, 16), **_DELTA,
+         num_key_value_heads=4),
     _row("olmoe", "olmoe", **_sizes(50304, 2048, 2048, 16, 16), attention_bias=False, num_experts=64,
          num_experts_per_tok=8, norm_topk_prob=False),
     _row("deepseek_v2", "deepseek", **_sizes(102400, 4096, 11008, 32, 32), **_MLA, mlp_bias=False,

@@ -126,7 +126,8 @@ PAGES = Pages(
     Source(
         "vLLM paged cache",
         "vllm/config/cache.py, block_size; vllm/v1/kv_cache_interface.py, FullAttentionSpec, SlidingWindowSpec, "
-        "MLAAttentionSpec; vllm/config/model.py, verify_with_parallel_config, get_num_kv_heads",
+        "MLAAttentionSpec; vllm/config/model.py, verify_with_parallel_config, get_num_kv_heads; "
+        "vllm/model_executor/layers/mamba/mamba_utils.py, gated_delta_net_state_shape, gated_delta_net_state_dtype",
         "0.11.0",
     ),
 )

@@ -66,6 +66,15 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), "5.23", "",
+        Source(
+            "Transformers Qwen3-Next and Qwen3.5",
+            "transformers/models/{qwen3_next,qwen3_5,qwen3_5_moe}/modeling_*.py: heads repeated inside the delta rule "
+            "since 5.23, a triangular solve in place of a loop since 5.20 at the latest (5.4.0 to 5.24.0)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("gpt_oss",), "5.0", "",
         Source("Transformers gpt-oss", "transformers/models/gpt_oss/modeling_gpt_oss.py (5.0.0 to 5.24.0)", "5.24.0"),
     ),

@@ -54,6 +54,7 @@ _ROWS = (
     _row("llama4_vision_model", (768, 34, 5632), _NAMES),
     _row("qwen2_vl_vision qwen2_vl", (1280, 32, 4), ("embed_dim", "depth", "mlp_ratio")),
     _row("qwen2_5_vl_vision qwen2_5_vl", (3584, 32, 3420), _DEPTH, 3),
+    _row("qwen3_5_vision qwen3_5 qwen3_5_moe_vision qwen3_5_moe", (1152, 27, 4304), _DEPTH),
     _row("qwen3_vl_vision qwen3_vl qwen3_vl_moe_vision qwen3_vl_moe", (1152, 27, 4304), _DEPTH),
     _row("gemma4_vision", (768, 16, 3072), _NAMES, 3),
     # of sound: two feed-forwards; beside the attention's five matrices three of a convolution's linear layers

@@ -161,14 +161,13 @@ def add_into(t: Tape, x: int, y: int) -> int:
 
 
 def sub(t: Tape, x: int, y: int) -> int:
-    """x - y; the gradient passes to x, and is negated at full size for y before it is reduced."""
+    """x - y; the gradient passes to x, and is negated at full size for y before either is reduced."""
     dims, dtype = broadcast(t.dims[x], t.dims[y]), promote(t.dtype[x], t.dtype[y])
     out = t.fresh(dims, dtype, t.grad[x] or t.grad[y], "difference")
-    steps = (
-        *(gradients(t, (x,), dims, dtype, passed=True)),
-        *(Step(s.code, 1, s.value) for s in gradients(t, (y,), dims, dtype)),
-    )
-    return t.run(Prim("sub", (x, y), (out,), (), steps, ()))
+    own = gradients(t, (x,), dims, dtype, passed=True)
+    other = tuple(Step(s.code, 1, s.value) for s in gradients(t, (y,), dims, dtype))
+    early = int(any(step.code is Code.LEFT for step in own))
+    return t.run(Prim("sub", (x, y), (out,), (), (*other[:early], *own, *other[early:]), ()))
 
 
 def square(t: Tape, x: int) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from trainledger.ledger.book import Book
 from trainledger.ledger.dropped import run_back
-from trainledger.ledger.edges import POSITIONS
+from trainledger.ledger.edges import EVERYWHERE
 from trainledger.ledger.engine import Backward, LeafRule
 from trainledger.ledger.piece import Piece, PieceLines
 from trainledger.ledger.planned import planned, replan, spans
@@ -180,7 +180,7 @@ class Walker:
         first = first_birth(forward.events, products(tape))
         behind = self._reentrant(lent, offloads) if reentrant else self._stopped()
         used = {value for prim in tape.prims for value in prim.ins}
-        outside = frozenset(name for value, name in piece.outside.items() if value in used or name == POSITIONS)
+        outside = frozenset(name for value, name in piece.outside.items() if value in used or name in EVERYWHERE)
         held = frozenset() if offloads else frozenset({tape.store[piece.source]})
         made, arrived = (first, behind.product), behind.arrived
         every, started = Visits(piece.calls, forward.turns, behind.turns, behind.again), behind.started

@@ -8,13 +8,15 @@ from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Prim, Tape
 from trainledger.model.operations import Embed
-from trainledger.model.program import Model
+from trainledger.model.program import Model, Rotary
 
 TURNS = "turns"  # the table of complex numbers
 
 CHUNKED = "mask_chunked"
 PARTIAL = ("mask_sliding", CHUNKED)
 POSITIONS = "position_ids"
+TABLES = frozenset({"cos", "sin"})
+EVERYWHERE = TABLES | {POSITIONS}  # which a model hands to every layer, whether or not it reads them
 TYPES = "token_type_ids"
 
 
@@ -58,7 +60,7 @@ def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
         return
     tape = frame.tape
     for name in model.rotary.sets:
-        full = table_dims(model.rotary.width(name), frame.setting.sequence)
+        full = table_dims(model.rotary, frame.setting.sequence, frame.setting.batch, name)
         half = (*full[:-1], Axis(Dim.ROPE_DIM, full[-1].size // len(("cos", "sin"))))
         if model.rotary.compound:
             _compound(frame, half)
@@ -76,10 +78,11 @@ def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
         tape.end([freqs, both, *waves])
 
 
-def table_dims(width: int, sequence: int) -> Dims:
-    """Dims of a rotary table: one batch, one head, since it is broadcast over both."""
+def table_dims(rotary: Rotary, sequence: int, batch: int, name: str = "") -> Dims:
+    """Dims of a set's rotary tables: one head, and but for some models one batch, since it is broadcast over both."""
     single = Axis(Dim.ONE, 1)
-    return (single, Axis(Dim.SEQUENCE, sequence), single, Axis(Dim.ROPE_DIM, width))
+    first = Axis(Dim.BATCH, batch) if rotary.each else single
+    return (first, Axis(Dim.SEQUENCE, sequence), single, Axis(Dim.ROPE_DIM, rotary.width(name)))
 
 
 def _compound(frame: Frame, half: Dims) -> None:

@@ -15,6 +15,7 @@ from trainledger.ledger.visits import Call
 from trainledger.lines.kernel_choice import Asked, Choice, choose
 from trainledger.model import program as p
 from trainledger.model.program import Weight
+from trainledger.model.weights import WITH_NORMS
 
 
 class Rows(StrEnum):
@@ -61,7 +62,7 @@ class Setting:
             return weight.packed.compute
         if self.norms is None:
             return self.weights
-        return weight.dtype or (self.norms if weight.role is p.Role.NORM else self.weights)
+        return weight.dtype or (self.norms if weight.role in WITH_NORMS else self.weights)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,11 +107,11 @@ def filled(t: Tape, own: int, shared: int, dims: Dims) -> int:
     wide = t.run(Prim("expand", (shared,), (t.alias(shared, (*dims[:-1], t.dims[shared][-1])),), (), aten.GRAD0, ()))
     keys = t.run(Prim("new_empty", (), (t.fresh(dims, t.dtype[own], False, "keys"),), (), (), ()))
     for part in (own, wide):
-        keys = _written(t, keys, part)
+        keys = written(t, keys, part)
     return keys
 
 
-def _written(t: Tape, whole: int, part: int) -> int:
+def written(t: Tape, whole: int, part: int) -> int:
     """whole[...] = part. Backward copies the incoming gradient, and the part of it; where the rest of the whole needs a
     gradient, zeros take the part's place in the copy."""
     out = t.alias(whole)

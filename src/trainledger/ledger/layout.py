@@ -26,8 +26,9 @@ from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import classes
-from trainledger.model.program import Model, Role, Weight
+from trainledger.model.program import Model, Weight
 from trainledger.model.quantised import tensors_of
+from trainledger.model.weights import WITH_NORMS
 
 if TYPE_CHECKING:
     from trainledger.ledger.step import Updates
@@ -148,7 +149,7 @@ class Layout:
 
     def stored(self, weight: Weight) -> DType:
         """The dtype in which a weight is kept."""
-        return weight.dtype or (self.dtypes.norms if weight.role is Role.NORM else self.dtypes.weights)
+        return weight.dtype or (self.dtypes.norms if weight.role in WITH_NORMS else self.dtypes.weights)
 
     def local(self, weight: Weight) -> Weight:
         """The part of a weight that this rank's optimizer updates."""

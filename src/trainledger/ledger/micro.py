@@ -15,7 +15,7 @@ from trainledger.facts.torchtitan import OP
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Walked, Walker
 from trainledger.ledger.closing import Ending, closing_of, edge, held_gradient
-from trainledger.ledger.edges import POSITIONS
+from trainledger.ledger.edges import POSITIONS, TABLES
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.inductor import compile_frame
 from trainledger.ledger.kinds import Kind, kind_of, lends
@@ -31,7 +31,7 @@ from trainledger.ledger.selective import Selective, recompute_of
 from trainledger.ledger.storing import Storing, handed_on
 from trainledger.ledger.tape import EXTERNAL
 from trainledger.lines.line import Account
-from trainledger.model.program import Block, Model
+from trainledger.model.program import Block, Model, Pairs, Rope
 from trainledger.model.prompts import virtual_tokens
 
 
@@ -41,10 +41,13 @@ def _named(job: Job) -> bool:
 
 
 def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
-    """The shared names that a layer is given: all but those of the embedding that none of its operations reads."""
+    """The shared names that a layer is given: all but those of the embedding that none of its operations reads, and
+    rotary tables that no layer reads."""
     made = {out for op in model.prologue for out in op.outs} - {name for op in block.ops for name in op.ins}
     if not model.handed.positions:
         made.add(POSITIONS)
+    if not any(isinstance(op.spec, Rope | Pairs) for one in model.blocks for op in one.ops):
+        made |= TABLES
     return [name for name in opening.shared if name not in made]
 
 

@@ -17,8 +17,8 @@ from trainledger.facts.phases import ENGINE, EXPORTED, GENERATION, PAGES, ROLLOU
 from trainledger.ledger.layout import weights_of
 from trainledger.ledger.mega_exported import exported
 from trainledger.lines.line import Account, Line
-from trainledger.model.kv import Cache, cached
-from trainledger.model.program import Attention, Model, Weight
+from trainledger.model.kv import Cache, cached, state_of
+from trainledger.model.program import Attention, Block, Model, Weight
 from trainledger.plan.acting import Engine
 from trainledger.plan.schema import Plan
 
@@ -124,7 +124,9 @@ def generated(plan: Plan, model: Model, how: tuple[int, int]) -> Copies:
     tokens = (Axis(Dim.BATCH, batch), Axis(Dim.SEQUENCE, plan.batch.sequence))
     found: list[tuple[Line, int]] = []
     for block in model.blocks:
-        spec = next(op.spec for op in block.ops if isinstance(op.spec, Attention))
+        spec = next((op.spec for op in block.ops if isinstance(op.spec, Attention)), None)
+        if spec is None:
+            continue
         for name, width in (("keys", spec.head), ("values", spec.value or spec.head)):
             dims = (*tokens, Axis(Dim.KV_HEADS, spec.kv_heads), Axis(Dim.HEAD_DIM, width))
             found.append(
@@ -136,6 +138,7 @@ def generated(plan: Plan, model: Model, how: tuple[int, int]) -> Copies:
     if not copies:
         line, count = found[0]
         found[0] = line, count + 1
+    found.extend((line, block.count) for block in model.blocks for line in _states(block, batch, low))
     last = (Axis(Dim.BATCH, batch), Axis(Dim.VOCAB, model.vocab))
     found.append((_kept(Account.LOGITS, "logits of the last tokens", last, FP32), 1))
     if plan.parallel.strategy == "zero3":
@@ -143,6 +146,16 @@ def generated(plan: Plan, model: Model, how: tuple[int, int]) -> Copies:
             name = f"{prefix}{weight.name} (whole)"
             found.append((_kept(Account.GATHERED, name, weight.dims, DTYPES[plan.precision.weights]), count))
     return tuple(found)
+
+
+def _states(block: Block, batch: int, low: DType) -> Iterator[Line]:
+    """What linear attention keeps of each sequence: past tokens for its convolution, and matrices of fp32."""
+    parts = (("past tokens", low), ("states", FP32))
+    for (name, dtype), size in zip(parts, state_of(block), strict=True):
+        if not size:
+            continue
+        dims = (Axis(Dim.BATCH, batch), Axis(Dim.ELEMENTS, size))
+        yield _kept(Account.CACHE, f"{block.name}.*.{name} of generated sequences", dims, dtype)
 
 
 def _kept(account: Account, name: str, dims: Dims, dtype: DType) -> Line:

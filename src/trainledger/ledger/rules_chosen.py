@@ -1,12 +1,20 @@
 """Routers and experts of DeepSeek, gpt-oss, Llama 4 and Gemma 4, as Transformers and torchtitan run them; what tempers
-queries."""
+queries; linear attention."""
 
 from __future__ import annotations
 
 from typing import TypeAlias, get_args
 
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.ledger import experts_every, experts_torchtitan, group_router, router_scaled, sinks, tempered
+from trainledger.ledger import (
+    experts_every,
+    experts_torchtitan,
+    group_router,
+    linear_attention,
+    router_scaled,
+    sinks,
+    tempered,
+)
 from trainledger.ledger.frame import Frame
 from trainledger.model import program as p
 
@@ -21,13 +29,16 @@ Chosen: TypeAlias = (
     | p.Weighted
     | p.ScaledBest
     | p.Stored
+    | linear_attention.Linear
 )
 CHOSEN = get_args(Chosen)
 
 
 def apply(f: Frame, spec: Chosen, ins: list[int]) -> list[int]:
-    """A router's logits, scores and choices, what experts made, their sum, or queries; nothing where what is there is
-    stored."""
+    """A router's logits, scores and choices, what experts made, their sum, queries, or parts of linear attention;
+    nothing where what is there is stored."""
+    if isinstance(spec, linear_attention.Linear):
+        return linear_attention.apply(f, spec, ins)
     if isinstance(spec, p.Tempered):
         return tempered.tempered(f.tape, spec, ins[0])
     if isinstance(spec, p.Stored):

@@ -41,6 +41,7 @@ from trainledger.model.operations import (
 from trainledger.model.operations_every import EveryExpert, SigmoidRouter, SummedExperts, Tempered
 from trainledger.model.operations_experts import KEPT, Experts, Looped, Router
 from trainledger.model.operations_latent import Concat, FilledKeys, GroupRouter, Pairs, Turn
+from trainledger.model.operations_linear import CausalConv, DeltaRule, GatedNorm, Mixed, Transposed
 from trainledger.model.operations_megatron import MegatronSpec
 from trainledger.model.operations_megatron_moe import MoeSpec
 from trainledger.model.operations_parallel import Collective
@@ -146,6 +147,11 @@ Spec: TypeAlias = (
     | Weighted
     | ScaledBest
     | Stored
+    | Mixed
+    | Transposed
+    | CausalConv
+    | DeltaRule
+    | GatedNorm
     | MegatronSpec
     | MoeSpec
     | Collective
@@ -198,7 +204,8 @@ class Rotary:
     of sets that have other ones.
 
     `high`: they stay fp32 instead of being cast to the hidden state's dtype (OLMo 2). `compound`: one table of complex
-    numbers of unit length instead (DeepSeek V2). `half`: an entry for each pair alone (gpt-oss).
+    numbers of unit length instead (DeepSeek V2). `half`: an entry for each pair alone (gpt-oss). `each`: one set for
+    every sequence of the batch, of positions that are counted in three ways (Qwen3.5).
     """
 
     dim: int
@@ -207,6 +214,7 @@ class Rotary:
     compound: bool = False
     half: bool = False
     own: tuple[tuple[str, int], ...] = ()
+    each: bool = False
 
     def width(self, name: str) -> int:
         """The rotary dims of a set."""

@@ -21,8 +21,11 @@ class Role(StrEnum):
     HEAD = "head"
     ROUTER = "router"
     EXPERT = "expert"
+    MIXER = "mixer"  # of linear attention: its convolution's taps and its heads' decays
 
 
+# kept in the dtype of norms, where a plan gives these one: preparing a quantised model casts all that is not packed
+WITH_NORMS = frozenset({Role.NORM, Role.MIXER})
 WITHIN_HEADS = frozenset({Dim.HEADS, Dim.KV_HEADS, Dim.SLOTS, Dim.HEAD_DIM})
 
 

@@ -21,7 +21,22 @@ GLM = {
     "head_dim": 8, "intermediate_size": 40, "moe_intermediate_size": 12, "n_routed_experts": 8, "n_shared_experts": 1,
     "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
+DELTA = {
+    **BASE, "head_dim": 12, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6,
+    "linear_value_head_dim": 10,
+}  # fmt: skip
+SHARED = {
+    **DELTA, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 12,
+    "shared_expert_intermediate_size": 20,
+}  # fmt: skip
 CASES: dict[str, dict[str, Any]] = {
+    "qwen3-next": {"model_type": "qwen3_next", **SHARED, "intermediate_size": 40},
+    "qwen3-next steps": {"model_type": "qwen3_next", **SHARED, "intermediate_size": 40, "decoder_sparse_step": 2,
+                         "mlp_only_layers": [1], "attention_bias": True, "tie_word_embeddings": True},
+    "qwen3.5": {"model_type": "qwen3_5_text", **DELTA, "intermediate_size": 40},
+    "qwen3.5 listed": {"model_type": "qwen3_5_text", **DELTA, "intermediate_size": 40,
+                       "layer_types": ["full_attention", "linear_attention"] * 2},
+    "qwen3.5 experts": {"model_type": "qwen3_5_moe_text", **SHARED},
     "mixtral": {"model_type": "mixtral", **BASE, "intermediate_size": 48, "num_local_experts": 4},
     "mixtral tied": {"model_type": "mixtral", **BASE, "intermediate_size": 48, "head_dim": 12,
                      "tie_word_embeddings": True},
