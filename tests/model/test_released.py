@@ -50,6 +50,16 @@ def test_older_layers_are_counted_and_not_covered(family: str, release: str) -> 
     assert total(old) == total(built(family, "5.24.0"))
 
 
+@pytest.mark.parametrize(("release", "dense", "routed"), [("5.5.0", 0, 0), ("5.12.1", 1, 0), ("5.13.0", 1, 1)])
+def test_gemma_4_with_experts_is_covered_later(release: str, dense: bool, routed: bool) -> None:
+    small = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 256}
+    plain = {**small, "model_type": "gemma4_text", "hidden_size_per_layer_input": 0}
+    mixed = {**plain, "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}
+    for keys, covered in ((plain, dense), (mixed, routed)):
+        model = model_of(plan_of(keys, stack={"versions": {"transformers": release}}))
+        assert all(bool(block.ops) is bool(covered) for block in model.blocks)
+
+
 def test_deepspeed_casts_the_whole_model() -> None:
     assert routers(built("deepseek_v3", "5.24.0", parallel={"strategy": "zero3", "world": 8})) == {None}
 

@@ -13,6 +13,7 @@ from trainledger.answer.check_dtypes import dtype_problems
 from trainledger.answer.check_evaluation import evaluation_problems
 from trainledger.answer.check_framework import framework_problems
 from trainledger.answer.check_linear import linear_problems
+from trainledger.answer.check_kernels import kernel_problems
 from trainledger.answer.check_megatron import megatron_problems, runs_megatron
 from trainledger.answer.check_megatron_deepspeed import layer_problems, wrapped_problems
 from trainledger.answer.check_mesh import mesh_problems
@@ -70,6 +71,7 @@ def check_model(plan: Plan, model: Model) -> None:
     problems = [Problem("model.model_type", f"found {model.family!r}: {reason}", allowed) for reason in reasons]
     problems += [*expert_problems(plan, model), *prefix_model_problems(model), *deepspeed_model_problems(plan, model)]
     problems += [*dtype_problems(plan, model), *attention_problems(plan, model), *tensor_model_problems(plan, model)]
+    problems += kernel_problems(plan, model)
     problems += [*pipeline_model_problems(plan, model), *sequence_model_problems(plan, model)]
     problems += [*trainable_problems(plan, model), *head_problems(plan, model), *magnitude_problems(model)]
     problems += linear_problems(plan, model)

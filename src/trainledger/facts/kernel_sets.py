@@ -12,7 +12,8 @@ class KernelSet:
     """A kernel set: families whose norms, rotary embedding and feed-forward product (`gated`) it replaces, families
     where it replaces the loss alone, and families whose norms keep the incoming gradient instead of writing over it.
 
-    `learns`: its norms make a gradient for their weight.
+    `learns`: its norms make a gradient for their weight. `dense`: families whose models with experts it patches more or
+    less of, by how it is applied.
     """
 
     name: str
@@ -22,6 +23,7 @@ class KernelSet:
     gated: bool
     learns: bool
     source: Source
+    dense: frozenset[str] = frozenset()
 
 
 def _names(text: str) -> frozenset[str]:
@@ -34,14 +36,15 @@ KERNEL_SETS: dict[str, KernelSet] = {
         KernelSet(
             "liger",
             _names(
-                "llama mistral mixtral gemma gemma2 gemma3_text glm4 gpt_oss granite olmo2 "
+                "llama mistral mixtral gemma gemma2 gemma3_text gemma4_text glm4 gpt_oss granite olmo2 "
                 "qwen2 qwen3 qwen3_moe smollm3 phi3"
             ),
             frozenset(),
-            _names("gemma2 gemma3_text olmo2 glm4"),
+            _names("gemma2 gemma3_text gemma4_text olmo2 glm4"),
             True,
             True,
             Source("Liger-Kernel", "liger_kernel/transformers/monkey_patch.py, rms_norm.py", "0.8.0"),
+            _names("gemma4_text"),
         ),
         KernelSet(
             "foak",

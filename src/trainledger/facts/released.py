@@ -11,13 +11,15 @@ from trainledger.base.sources import Source
 class ReleasedLayers:
     """The model types; the release since which their layers run as the ledger has them; that since which a router's
     weight stays fp32 whatever the model's dtype (before, it has that; empty: it always has); and those from which on,
-    and before which again, rotary tables of fp32 are cast to the model's dtype (empty: never)."""
+    and before which again, rotary tables of fp32 are cast to the model's dtype (empty: never). `routed`: the release
+    since which models with experts do (empty: as others)."""
 
     families: tuple[str, ...]
     since: str
     high_router: str
     source: Source
     low_tables: tuple[str, str] = ("", "")
+    routed: str = ""
 
 
 _ROWS = (
@@ -59,11 +61,14 @@ _ROWS = (
         ("5.0", "5.13"),
     ),
     ReleasedLayers(
-        ("gemma4_text",), "5.15", "",
+        ("gemma4_text",), "5.6", "",
         Source(
             "Transformers Gemma 4",
-            "transformers/models/gemma4/modeling_gemma4.py, Gemma4TextRouter (5.10.0, 5.15.0 to 5.24.0)", "5.24.0",
+            "transformers/models/gemma4/modeling_gemma4.py: Gemma4TextAttention (5.5.0 to 5.24.0), Gemma4TextRouter "
+            "(5.12.0, 5.13.0)",
+            "5.24.0",
         ),
+        routed="5.13",
     ),
     ReleasedLayers(
         ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), "5.23", "",

@@ -51,7 +51,7 @@ OWN = (TORCHTITAN, PITHTRAIN)  # frameworks that write latent attention and expe
 
 def _rope(f: Frame, spec: p.Rope, both: list[int]) -> list[int]:
     cos, sin = (_table(f, f"{wave}{spec.tables}", spec.rotary) for wave in ("cos", "sin"))
-    if spec.join is p.Join.NONE and rules_liger.replaces(f.software):
+    if spec.join is p.Join.NONE and rules_liger.replaces(f.software) and both[1:]:  # it turns both at once
         q, k = both
         heads, turned = len(f.dims(())), p.View(keys=True)
         copied = _copied(f, p.View(), f.tape.dims[q][heads:]), _copied(f, turned, f.tape.dims[k][heads:])

@@ -19,7 +19,8 @@ from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
 from trainledger.model.program import Act, Model, Multiply, Norm, NormKind, Op, Weight
 
-RMS_KINDS = (NormKind.RMS, NormKind.RMS_ONE_PLUS, NormKind.RMS_LATE_CAST)
+HIGH_KINDS = (NormKind.RMS_ONE_PLUS, NormKind.RMS_POWER)  # times the weight in fp32
+RMS_KINDS = (NormKind.RMS, NormKind.RMS_LATE_CAST, *HIGH_KINDS)
 
 
 def kernel_set(software: Software) -> KernelSet | None:
@@ -96,7 +97,7 @@ Steps = tuple[Step, ...]
 def _weight_steps(t: Tape, software: Software, spec: Norm, x: int, weight: int) -> tuple[Steps, Steps]:
     """Partial sums of the weight's gradient before the input's; then their sum, and its cast."""
     width, kept = t.dims[x][-1], t.dtype[weight]
-    count, dtype = elements(t.dims[x][:-1]), FP32 if spec.kind is NormKind.RMS_ONE_PLUS else kept
+    count, dtype = elements(t.dims[x][:-1]), FP32 if spec.kind in HIGH_KINDS else kept
     if at_least(software.liger, LIGER_NORM.by_processor):
         count, dtype = max(software.device.count, 1), FP32
     partial = _temporary(t, (Axis(Dim.ROWS, count), width), dtype, "partial sums of the weight's gradient")

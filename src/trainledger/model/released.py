@@ -21,8 +21,9 @@ def as_run(model: Model, plan: Plan) -> Model:
     row = RELEASED.get(kind) or RELEASED.get(model.family)
     if row is None:
         return model
-    if not at_least(release, row.since):
-        older = f"its layers are covered from Transformers {row.since} on"
+    since = row.routed if row.routed and any(block.top_k for block in model.blocks) else row.since
+    if not at_least(release, since):
+        older = f"its layers are covered from Transformers {since} on"
         blocks = tuple(replace(block, ops=(), unknown=block.unknown or older) for block in model.blocks)
         return replace(model, blocks=blocks)
     low, high = row.low_tables
