@@ -34,6 +34,12 @@ def test_without_recompute_they_go_with_the_forward() -> None:
     assert handed_on(layers) == (layers, {}, [3, 4])
 
 
+def test_one_recomputed_layer_keeps_those_of_others() -> None:
+    layers, held, ended = handed_on([walked(0, (3,)), walked(1)])
+    assert (held, ended) == ({"stored 0": 3}, [])
+    assert [one.outside for one in layers] == [{"mask"}, {"mask", "stored 0"}]
+
+
 def test_every_recomputed_layer_keeps_them() -> None:
     layers, held, ended = handed_on([walked(1), walked(1, (3,), frozenset({"cos"}))])
     assert (held, ended) == ({"stored 0": 3}, [])

@@ -39,6 +39,8 @@ CASES: list[tuple[str, list[str], str, str, int]] = [
     ("gpt_neox", ["layers.2"], "none", "pure", 1),
     ("qwen3_moe", MIDDLE, "none", "pure", 1),
     ("gemma3_text", ["layers.1", "layers.2"], "none", "pure", 1),  # its embedding, a head's too, is frozen
+    ("gemma4_text", LAST, "full-reentrant", "pure", 1),
+    ("gemma4_text", MIDDLE, "full", "autocast", 2),
     ("bert", ["layer.2", "cls"], "none", "pure", 1),
 ]
 

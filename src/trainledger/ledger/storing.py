@@ -53,7 +53,8 @@ class Storing(Walker):
         """As any layer; keys and values outlive the forward, and are replaced where it runs again."""
         tape, piece = self.piece.tape, self.piece
         reentrant, _ = how
-        alone = frozenset({piece.source} - keep)  # not the first layer's, which stores in no published config
+        # not a leaf, which stays in any case, nor the first layer's, which stores in no published config
+        alone = frozenset({piece.source} - keep - {piece.leaf})
         self.left = frozenset(tape.stored) | alone if reentrant else behind(tape)
         walked = super()._recomputed(how, keep, (*returned, *tape.stored), lent)
         if not walked.again:
@@ -114,11 +115,12 @@ def _kept(walked: Walked, stored: tuple[int, ...], named: frozenset[str] = froze
 
 def handed_on(layers: Sequence[Walked]) -> tuple[list[Walked], dict[str, int], list[int]]:
     """The layers of a model whose dictionary holds something; by name, lines of what dies with the first of those that
-    are recomputed, all of which keep it; and lines of what dies when the model's forward returns."""
+    are recomputed, all of which keep it; and lines of what dies when the model's forward returns, as nothing is."""
     keep = [one for one in layers if isinstance(one, Kept)]
-    again = [line for one in keep if one.again for line in one.stored]
-    names = {f"stored {number}": line for number, line in enumerate(again)}
-    ended = [line for one in keep if not one.again for line in one.stored]
+    lines = [line for one in keep for line in one.stored]
+    if not any(one.again for one in layers):
+        return list(layers), {}, lines
+    names = {f"stored {number}": line for number, line in enumerate(lines)}
     longer = frozenset(names).union(*(one.named for one in keep))
     longest = {id(one): replace(one, outside=one.outside | longer) for one in layers if one.again and names}
-    return [longest.get(id(one), one) for one in layers], names, ended
+    return [longest.get(id(one), one) for one in layers], names, []
