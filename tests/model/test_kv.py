@@ -1,4 +1,4 @@
-"""What a token takes in a rollout engine's cache: published and hand-derived values of twenty-four models."""
+"""What a token takes in a rollout engine's cache: published and hand-derived values of twenty-five models."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ PER_TOKEN = {
     "qwen3-30b-a3b": 48 * 2 * 4 * 128 * 2,
     "gemma-2-9b": 42 * 2 * 8 * 256 * 2,
     "gemma-3-27b-text": 62 * 2 * 16 * 128 * 2,
+    "gemma-4-31b-text": (50 * 16 * 256 + 10 * 4 * 512) * 2 * 2,  # sliding and full layers
     "gpt2": 12 * 2 * 12 * 64 * 2,
     "opt-13b": 819_200,  # PagedAttention (arXiv:2309.06180), section 3: 800 KB
     "gpt-oss-20b": 24 * 2 * 8 * 64 * 2,
