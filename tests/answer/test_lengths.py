@@ -13,6 +13,8 @@ from trainledger.plan.lengths import at_length, at_longest, lengths_of
 
 VALUES = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 400]
 BATCH = {"micro_batch": 2, "sequence": 256}
+LENGTHS = {"median": 120, "longest": 240}
+KINDS: dict[str, dict[str, Any]] = {"known": {}, "padded": {"padded": True}, "alike": {"padded": False}}
 
 
 def test_lengths_are_those_given_or_counted() -> None:
@@ -69,3 +71,11 @@ def test_an_evaluation_follows_the_lengths() -> None:
 def test_a_sequence_that_is_spread_is_padded_to_its_pieces() -> None:
     sections = {"parallel": {"cp": 2, "tp": 2, "sp": True, "dp": 1}, "batch": BATCH, "lengths": {"longest": 90}}
     assert at_longest(plan_of(**sections)).batch.sequence == 96
+
+
+def test_shorter_micro_batches_hold_padding_too() -> None:
+    """The median's estimate has a mask as the longest's has."""
+    found = {name: at_lengths(plan_of(batch=BATCH, lengths={**LENGTHS, **more})) for name, more in KINDS.items()}
+    for padded, alike in zip(found["padded"], found["alike"], strict=True):
+        assert padded.allocated.expected > alike.allocated.expected
+    assert found["known"] == found["padded"]

@@ -19,6 +19,7 @@ PIPELINE = {"strategy": "fsdp2", "pp": 2, "dp": 2}
         ({"offload": {"optimizer": "cpu"}}, ("torchao's CPUOffloadOptimizer",)),
         ({"offload": {"activations": "cpu"}, "stack": {"recompute": "full"}}, ("as TRL offloads them",)),
         ({"lengths": {"longest": 90}}, ("that of the longest sample", "padded rows")),
+        ({"lengths": {"padded": True}}, ("padded rows and the mask that hides padding",)),
         ({"lengths": {"longest": 90, "packing": "padding-free"}}, ("end to end",)),
         ({"lengths": {"longest": 90, "packing": "packed"}}, ("packed rows are full",)),
     ],
@@ -40,15 +41,42 @@ def test_an_evaluation_without_a_rule_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "lengths", "attention", "said"),
+    ("sections", "word"),
     [
-        (2, {"median": 90, "longest": 400}, "sdpa", True),
-        (1, {"median": 90, "longest": 400}, "sdpa", False),
-        (2, {"median": 90, "longest": 400}, "flash", False),
-        (2, {"median": 90, "longest": 400, "packing": "padding-free"}, "sdpa", False),
-        (2, {"longest": 400}, "sdpa", False),
+        ({"stack": {"attention": "sdpa"}}, ""),
+        ({"stack": {"attention": "eager"}}, ""),
+        ({"stack": {"attention": "flash"}}, "a second result in every layer"),
+        ({"stack": {"attention": "sdpa"}, "parallel": {"strategy": "fsdp2", "cp": 2, "world": 2}}, "share a sequence"),
+        ({"stack": {"attention": "flash"}, "batch": {"micro_batch": 1}}, ""),
     ],
 )
-def test_masks_of_padded_rows_are_named(batch: int, lengths: dict[str, Any], attention: str, said: bool) -> None:
-    plan = plan_of(batch={"micro_batch": batch}, lengths=lengths, stack={"attention": attention})
-    assert any("bring a mask" in note for note in beyond_uncounted(plan)) is said
+def test_what_padding_takes_that_is_not_counted(sections: dict[str, Any], word: str) -> None:
+    plan = plan_of(**{"batch": {"micro_batch": 2}, "lengths": {"median": 90, "longest": 400}, **sections})
+    found = [note for note in beyond_uncounted(plan) if note.startswith("lengths")]
+    assert bool(found) == bool(word)
+    assert all(word in note and note.endswith("too low") for note in found)
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({}, True),
+        ({"batch": {"micro_batch": 1}}, False),
+        ({"task": "dpo", "batch": {"micro_batch": 1}}, True),
+        ({"task": "pretrain"}, False),
+        ({"lengths": {"padded": False}}, False),
+        ({"lengths": {"padded": True}}, False),
+        ({"stack": {"options": {"packing": True}}}, False),
+        ({"stack": {"attention": "flash"}}, False),
+        ({"stack": {"kernels": ["unsloth"]}}, False),
+    ],
+)
+def test_rows_of_a_trainer_that_may_be_padded_are_named(sections: dict[str, Any], said: bool) -> None:
+    versions = {"torch": "2.13.0", "transformers": "5.24.0", "accelerate": "1.15.0", "trl": "1.16.0"}
+    stack = {"versions": versions, **sections.get("stack", {})}
+    plan = plan_of(**{"task": "sft", "batch": {"micro_batch": 2}, **sections, "stack": stack})
+    assert any("taken to be alike" in note for note in beyond_uncounted(plan)) is said
+
+
+def test_a_plain_loop_s_rows_are_as_it_says() -> None:
+    assert not [*beyond_uncounted(plan_of(task="sft", batch={"micro_batch": 2}))]

@@ -230,6 +230,30 @@ def test_bad_input_is_one_clear_list(run, tmp_path: Path, name: str, text: str, 
         assert "defect" not in err
 
 
+OWN_FILES = {
+    "sft.yaml": "model_name_or_path: Qwen/Qwen2.5-0.5B\npacking: false\nmax_length: 1024\n"
+    "per_device_train_batch_size: 4\ngradient_checkpointing: false\nbf16: true\n",
+    "lora.yaml": "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\nfinetuning_type: lora\ntemplate: qwen\n"
+    "cutoff_len: 1024\nper_device_train_batch_size: 4\nflash_attn: sdpa\nbf16: true\n",
+    "axolotl.yml": "base_model: Qwen/Qwen2.5-0.5B\nsequence_len: 1024\nmicro_batch_size: 4\nsample_packing: false\n"
+    "sdp_attention: true\nbf16: true\noptimizer: adamw_torch\ndatasets:\n  - {path: data, type: alpaca}\n",
+}
+
+
+@pytest.mark.parametrize("name", OWN_FILES)
+def test_padding_of_a_user_s_own_file_is_counted_where_it_is_said(run, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(OWN_FILES[name], encoding="utf-8")
+    one = (str(path), "--set", "parallel.world=1")
+    alike, padded, known = (
+        data(run, *one, *more)
+        for more in ((), ("--set", "lengths.padded=true"), ("--set", "lengths={median: 300, longest: 1024}"))
+    )
+    assert any("taken to be alike" in note for note in alike["not_counted"])
+    assert padded["peak"]["allocated"]["expected"] > alike["peak"]["allocated"]["expected"]
+    assert known["peak"]["allocated"] == padded["peak"]["allocated"]
+
+
 def test_every_problem_is_listed(run, plan: str) -> None:
     code, _, err = run("estimate", plan, "--set", "batch.sequence=0", "--set", "optimiser.name=adamw")
     assert code == 2

@@ -205,3 +205,17 @@ def test_parts_of_a_run_at_their_largest() -> None:
     assert list(found) == ["init", "step 1", "step 2", "evaluation"]
     assert found["step 2"].allocated > found["step 1"].allocated  # Adam's states are there from the second step on
     assert sum(row.is_peak for row in found.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "evaluated", "padded"), [(2, {}, True), (2, {"micro_batch": 1}, False), (1, {"micro_batch": 4}, True)]
+)
+def test_rows_that_are_evaluated_hold_padding_of_their_own(rows: int, evaluated: dict[str, Any], padded: bool) -> None:
+    """Samples that differ are padded where several are evaluated at once, however training batches them."""
+
+    def forward(lengths: dict[str, Any]) -> int:
+        plan = plan_of(batch={"micro_batch": rows, "sequence": 512}, lengths=lengths, evaluation=evaluated)
+        return moments(estimate(plan))["evaluation: forward"]
+
+    more = forward({"median": 90, "longest": 512}) - forward({"longest": 512})
+    assert (more > 512 * 512) is padded  # a mask of one row

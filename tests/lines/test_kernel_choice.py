@@ -177,3 +177,10 @@ def test_torchtitans_order_of_kernels_is_not_pytorchs() -> None:
         assert choose(Asked(word, BF16, 128, torch="2.8", architecture=architecture)).kernel is expected
     assert choose(Asked("flash-first", BF16, 128, torch="2.11", architecture="sm90")).kernel is Kernel.FLASH
     assert choose(Asked("sdpa", BF16, 128, torch="2.11", architecture="sm90")).kernel is Kernel.CUDNN
+
+
+def test_a_mask_costs_the_flash_kernel_and_grouped_heads() -> None:
+    asked = replace(BASE, grouped=True)
+    assert choose(asked) == Choice(Kernel.FLASH, False, False)
+    assert choose(replace(asked, mask=True)) == Choice(Kernel.EFFICIENT, True, True)
+    assert choose(replace(asked, mask=True, architecture="sm90")).kernel is Kernel.CUDNN

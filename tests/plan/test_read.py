@@ -244,7 +244,7 @@ def test_the_key_that_is_offered_is_of_the_same_section() -> None:
     assert "Did you mean roles.rollout.engine.memory_share?" in found["roles.rollout.memory_share"]
 
 
-@pytest.mark.parametrize("lengths", [[], {"median": 900, "longest": 65}])
+@pytest.mark.parametrize("lengths", [[], {"median": 900, "longest": 65}, {"padded": True, "packing": "packed"}])
 def test_lengths_without_a_sense_are_refused(lengths: object) -> None:
     assert "lengths" in problems(plan_with(lengths=lengths))
 

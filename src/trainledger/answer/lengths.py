@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trainledger.answer.bands import Band
 from trainledger.answer.estimate import Estimate, estimate
 from trainledger.answer.verdict import Outcome
-from trainledger.plan.lengths import at_length, lengths_of
+from trainledger.plan.lengths import alone, lengths_of
 from trainledger.plan.schema import Plan
 
 
@@ -34,7 +34,7 @@ def at_lengths(plan: Plan) -> tuple[AtLength, ...]:
 
 
 def _at(name: str, tokens: int, plan: Plan) -> AtLength:
-    own = at_length(plan, tokens).model_copy(update={"lengths": None})
+    own = alone(plan, tokens)
     found: Estimate = estimate(own)
     peak, batch = found.peak, own.batch
     return AtLength(

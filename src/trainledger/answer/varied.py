@@ -24,8 +24,9 @@ from trainledger.ledger.rank import Ledger, payload, rank_ledger
 from trainledger.lines.line import Line
 from trainledger.lines.stream import EMPTY, Segment
 from trainledger.model.build import model_of
+from trainledger.plan.beyond import Lengths
 from trainledger.plan.degrees import accumulation
-from trainledger.plan.lengths import LONGEST, MEDIAN, at_length, end_to_end, kept, lengths_of
+from trainledger.plan.lengths import LONGEST, MEDIAN, at_length, differ, end_to_end, kept, lengths_of, pads
 from trainledger.plan.schema import Plan
 
 
@@ -95,9 +96,7 @@ def _conf(plan: Plan) -> Conf:
 
 def _varied(plan: Plan) -> bool:
     """Whether samples differ in length, as far as they are not cut."""
-    found = lengths_of(plan)
-    shortest = min(kept(plan), default=found.get(MEDIAN, 0))
-    return MEDIAN in found and shortest < min(found.get(LONGEST, 0), plan.batch.sequence)
+    return differ(plan, lengths_of(plan).get(LONGEST, 0))
 
 
 def _samples(plan: Plan, seed: int) -> Iterator[int]:
@@ -131,6 +130,7 @@ class _Ledgers:
 
     def __init__(self, plan: Plan, rank: int | None) -> None:
         self._plan, self._rank = plan, rank
+        self._lengths = Lengths(padded=True) if pads(plan) else None
         self._model, self._architecture = model_of(plan), architecture_of(device_of(plan))
         self._made: dict[int, Ledger] = {}
 
@@ -139,7 +139,7 @@ class _Ledgers:
         tokens = plan.batch.sequence
         if tokens not in self._made:
             batch = plan.batch.model_copy(update={"accumulation": min(accumulation(self._plan), VARIED.accumulation)})
-            own = plan.model_copy(update={"batch": batch, "evaluation": None, "lengths": None})
+            own = plan.model_copy(update={"batch": batch, "evaluation": None, "lengths": self._lengths})
             self._made[tokens] = rank_ledger(own, self._model, self._architecture, self._rank)
         return self._made[tokens]
 

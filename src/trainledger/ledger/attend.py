@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from trainledger.base.dims import Dim
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.ledger import attention, ring, rules_parallel, rules_torchtitan, sinks, ulysses
+from trainledger.ledger import attention, masks, ring, rules_parallel, rules_torchtitan, sinks, ulysses
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import Site
 from trainledger.model.operations_parallel import Gathered
@@ -19,7 +19,8 @@ def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
         ranks = f.software.context
         heads = replace(spec, heads=spec.heads // ranks, kv_heads=max(spec.kv_heads // ranks, 1))
         return ulysses.around(f, (q, k, v), ranks, lambda qkv: _fused(f, heads, qkv, None))
-    choice, mask = f.choice(spec), f.names.get(spec.mask_name)
+    mask = masks.of_layer(f, spec)
+    choice = f.choice(spec)
     if choice.kernel is Kernel.EAGER:
         if isinstance(spec, SinkAttention):
             out, weights = sinks.eager(f.tape, (q, k, v), spec, mask, f.need(spec.sinks))
@@ -38,5 +39,5 @@ def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
 def _fused(f: Frame, spec: Attention, qkv: tuple[int, int, int], mask: int | None) -> int:
     choice = f.choice(spec)
     site = Site(choice.kernel, f.setting.torch, f.setting.architecture)
-    call = attention.Call(mask, site, choice.repeats, choice.dense)
+    call = attention.Call(mask, site, choice.repeats, choice.dense or masks.copies(f))
     return attention.handed(f.tape, qkv, spec, call)

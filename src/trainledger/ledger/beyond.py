@@ -21,6 +21,7 @@ from trainledger.ledger.layout import Layout, weights_of
 from trainledger.ledger.layout_zero3 import ZeroParts
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.opening import Job
+from trainledger.ledger.rows import Rows, rows_of
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events, Segment
 from trainledger.model.evaluated import evaluated, keys_of
@@ -40,10 +41,12 @@ def in_steps(moment: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """What follows the steps: an evaluation; the data-parallel ranks whose logits come together; whether the model
-    makes a cache while it is evaluated; whether a checkpoint gathers whole weights, by unit of layers or one by one."""
+    """What follows the steps: an evaluation, and what its batches say of their tokens; the data-parallel ranks whose
+    logits come together; whether the model makes a cache while it is evaluated; whether a checkpoint gathers whole
+    weights, by unit of layers or one by one."""
 
     evaluation: Evaluation | None
+    rows: Rows
     ranks: int
     caches: bool
     gathers: bool
@@ -62,7 +65,14 @@ def beyond_of(plan: Plan) -> Beyond:
     whole = (sharded and "FULL" in word) or (plan.parallel.strategy == "zero3" and bool(options.get(EXPORT)))
     named = plan.save.format if plan.save else None
     gathers = plan.save is not None and (whole if named is None else sharded and named in ("fsdp-full", "safetensors"))
-    return Beyond(plan.evaluation, degrees(plan).dp, caches, gathers, first)
+    return Beyond(plan.evaluation, _rows(plan), degrees(plan).dp, caches, gathers, first)
+
+
+def _rows(plan: Plan) -> Rows:
+    """What an evaluation's batches say of their tokens: several rows may hold padding where a lone one does not."""
+    given = plan.evaluation.micro_batch if plan.evaluation else None
+    batch = plan.batch.model_copy(update={"micro_batch": given or plan.batch.micro_batch})
+    return rows_of(plan.model_copy(update={"batch": batch}))
 
 
 def segments_beyond(layout: Layout, given: Beyond) -> list[Segment]:
@@ -84,7 +94,8 @@ class _Pass:
         setting = layout.job.run.setting
         batch, sequence = how.micro_batch or setting.batch, how.sequence
         self.layout, self.given, self.how = layout, given, how
-        self.job = evaluating(layout.job, batch, sequence)
+        job = evaluating(layout.job, batch, sequence)
+        self.job = replace(job, run=replace(job.run, setting=replace(job.run.setting, rows=given.rows)))
         self.book = self.job.book
 
     def segments(self) -> list[Segment]:

@@ -22,7 +22,7 @@ def composite(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | N
     v, k, q = (lowered(t, x) for x in reversed(qkv))
     low, dims = t.dtype[q], (*t.dims[q][:-1], t.dims[v][-1])
     batch, sequence, heads, _ = dims
-    added = additive(t, mask, low) if mask is not None and t.dtype[mask] == BOOL else mask
+    added = mask if mask is None else additive(t, mask, low) if t.dtype[mask] == BOOL else lowered(t, mask)
     wide = [to(t, x, FP32) for x in (q, k, v)] if newer else [q, k, v]
     scaled = scale(t, wide[0], "scaled queries")
     if mask is None and spec.causal:

@@ -124,10 +124,27 @@ def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool, before: in
         allowed = _square(frame, each, (allowed, _square(frame, each, (), "in the same row")), "allowed")
     else:
         allowed = aten.view(tape, allowed, each)
-    if boolean:
-        frame.names[name] = allowed
-        return
-    frame.names[name] = tape.run(Prim("where", (allowed,), (tape.fresh(each, dtype, False, "additive"),), (), (), ()))
+    frame.names[name] = allowed if boolean else _written(frame, allowed, dtype)
+
+
+def padding_mask(frame: Frame, dtype: DType, name: str, boolean: bool) -> None:
+    """A mask of every query and key of a model that sees what comes later: what is not padding is allowed.
+
+    Source: transformers/masking_utils.py, create_bidirectional_mask (5.24.0).
+    """
+    setting, single = frame.setting, Axis(Dim.ONE, 1)
+    rows: Dims = (single, single, Axis(Dim.SEQUENCE, setting.sequence), single)
+    every: Dims = (Axis(Dim.BATCH, setting.batch), single, rows[2], Axis(Dim.KEY_SEQUENCE, setting.sequence))
+    frame.tape.scope = "attention mask"
+    allowed = _square(frame, every, (_square(frame, rows, (), name),), "allowed")
+    frame.names[name] = allowed if boolean else _written(frame, allowed, dtype)
+
+
+def _written(frame: Frame, mask: int, dtype: DType) -> int:
+    """A mask of bools written out as what is added to scores."""
+    tape = frame.tape
+    out = tape.fresh(tape.dims[mask], dtype, False, "additive")
+    return tape.run(Prim("where", (mask,), (out,), (), (), ()))
 
 
 def _square(frame: Frame, dims: Dims, ins: tuple[int, ...], name: str) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DType
 from trainledger.ledger import stacked
+from trainledger.ledger.rows import Rows
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.visits import Call
@@ -16,15 +16,6 @@ from trainledger.lines.kernel_choice import Asked, Choice, choose
 from trainledger.model import program as p
 from trainledger.model.program import Weight
 from trainledger.model.weights import WITH_NORMS
-
-
-class Rows(StrEnum):
-    """What a batch says of its tokens: nothing, a mask of them, or nothing where the model's own forward then takes
-    every row for a packed one and makes a mask by positions."""
-
-    BARE = "bare"
-    MASKED = "masked"
-    PACKED = "packed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +40,12 @@ class Setting:
     @property
     def masked(self) -> bool:
         """Whether the batch has a mask of its tokens."""
-        return self.rows is Rows.MASKED
+        return self.rows in (Rows.MASKED, Rows.PADDED)
+
+    @property
+    def padded(self) -> bool:
+        """Whether the batch's mask hides padding."""
+        return self.rows is Rows.PADDED
 
     @property
     def packed(self) -> bool:

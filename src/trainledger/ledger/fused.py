@@ -85,11 +85,10 @@ def additive(t: Tape, mask: int, dtype: DType) -> int:
 
 
 def _bias(t: Tape, mask: int, dtype: DType, site: Site) -> int:
-    """A mask as the addend that the kernel takes: a bool one is written out in the queries' dtype at every call."""
-    bias = mask
+    """A mask as the addend that the kernel takes: a bool one is written out in the queries' dtype at every call, and
+    autocast casts another."""
+    bias = additive(t, mask, dtype) if t.dtype[mask] == BOOL else lowered(t, mask)
     dims = t.dims[mask]
-    if t.dtype[mask] == BOOL:
-        bias = additive(t, mask, dtype)
     if site.kernel is not Kernel.EFFICIENT:
         return bias
     aligned = EFFICIENT.aligned if at_least(site.torch, EFFICIENT.since) else EFFICIENT.old_aligned

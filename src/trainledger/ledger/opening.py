@@ -11,10 +11,11 @@ from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import scales_inside
 from trainledger.ledger.blocks import LeafMaker, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
-from trainledger.ledger.edges import causal_mask, position_ids, rotary_tables
+from trainledger.ledger.edges import causal_mask, padding_mask, position_ids, rotary_tables
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.halves import Half, HalfWalker
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.masks import mask_of, writes
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.rules import asked, lower
 from trainledger.ledger.rules_liger import for_family
@@ -112,16 +113,21 @@ def opening_of(job: Job, leaves: Leaves) -> Opening:
 def _masks(frame: Frame, model: Model, dtype: DType) -> None:
     """The masks that the model's forward makes: all of them for eager attention; for PyTorch's own call those of
     windows that some token's past exceeds, or all where keys stand before the sequence, so that there are more keys
-    than queries, and where a release takes every row for a packed one; none for other kernels.
+    than queries, where rows are padded, and where a release takes every row for a packed one; none for other kernels.
+    A model that sees what comes later has a mask of padding alone.
     Source: transformers/masking_utils.py, _ignore_causal_mask_sdpa (5.24.0)."""
     setting = frame.setting
-    boolean = given_masks(setting.attention)
-    if not model.causal or not (boolean or setting.attention == Kernel.EAGER):
+    handed = given_masks(setting.attention)
+    if not (handed or setting.attention == Kernel.EAGER) or not (model.causal or setting.padded):
         return
     specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
     prefix = prefix_of(model)
     before = prefix.count if prefix else 0
-    every = not boolean or before or setting.packed
-    needed = [spec for spec in specs if every or 0 < spec.window <= setting.sequence]
-    for name in sorted({spec.mask_name for spec in needed} | set(() if boolean else model.handed.masks)):
-        causal_mask(frame, dtype, name, boolean, before)
+    every = not handed or before or setting.packed or setting.padded
+    needed = {mask_of(frame, spec) for spec in specs if every or 0 < spec.window <= setting.sequence}
+    boolean = handed and not writes(frame)
+    for name in sorted(needed | set(() if handed and not setting.padded else model.handed.masks)):
+        if model.causal:
+            causal_mask(frame, dtype, name, boolean, before)
+        else:
+            padding_mask(frame, dtype, name, boolean)

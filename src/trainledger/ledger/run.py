@@ -10,7 +10,7 @@ from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.float8 import LOW
 from trainledger.facts.fsdp_qlora import NAME as FSDP_QLORA
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, WHOLE_ADAPTERS, Multiprocessors
-from trainledger.facts.kernels_attention import PACKED_MASK, Kernel
+from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.outputs import NO_CHECKPOINTS
 from trainledger.facts.peft import INPUT_GRADIENTS, OWN_CHECKPOINTS
@@ -24,7 +24,8 @@ from trainledger.facts.torchtune import BOUND_LOSS, Early, early
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
-from trainledger.ledger.frame import Rows, Setting
+from trainledger.ledger.frame import Setting
+from trainledger.ledger.rows import hides, rows_of
 from trainledger.ledger.scoring import Scoring, scoring_of, trainer_of
 from trainledger.ledger.software import TILED, WHOLE_LOSS, Software
 from trainledger.lines.kernel_choice import level
@@ -35,7 +36,6 @@ from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.running import Stack
 from trainledger.plan.schema import Plan
 
-MASK = "attention_mask"  # the tensor of a batch that says which tokens count
 NAMING = (LITGPT, FSDP_QLORA, LOW_LEVEL.framework)  # frameworks whose loops name the model's results
 FLAT = ("fsdp1", "fsdp1-noshard")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
@@ -135,7 +135,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         architecture=architecture,
         fallback_kernels="TORCH_CUDNN_SDPA_DEPRIORITIZED" in stack.env,
         transformers=stack.versions.get("transformers", ""),
-        rows=_rows(plan),
+        rows=rows_of(plan),
     )
     return Run(
         setting=setting,
@@ -237,20 +237,6 @@ def _virtual(plan: Plan) -> int:
     return int(plan.adapter.options.get("num_virtual_tokens") or 0)
 
 
-def _rows(plan: Plan) -> Rows:
-    """What the batches say of their tokens. A Trainer's batches bring a mask of ones, which is none in effect, and a
-    cache, which recompute turns off, brings numbers of its own."""
-    stack, row = plan.stack, PACKED_MASK
-    own = stack.options.get("batch_tensors") or ()
-    if MASK in own:
-        return Rows.MASKED
-    bare = bool(own) or TRAINER_BATCH.package not in stack.versions
-    cached = stack.options.get("use_cache") is not False and stack.recompute.kind == "none"
-    release, torch = stack.versions.get("transformers"), stack.versions.get("torch")
-    here = bool(release) and at_least(release, row.since) and not at_least(release, row.until)
-    return Rows.PACKED if bare and not cached and here and at_least(torch, row.torch) else Rows.BARE
-
-
 def _software(plan: Plan) -> Software:
     stack = plan.stack
     caches = stack.options.get("use_cache") is not False
@@ -287,6 +273,6 @@ def _batch_tensors(plan: Plan) -> int:
     if plan.stack.framework == LOW_LEVEL.framework:
         return row.tensors if row else len(TRAINER_BATCH.tensors)
     if not stack.versions.get(TRAINER_BATCH.package):
-        return 1
+        return len(("ids", "mask")) if hides(plan) else 1
     ahead = at_least(stack.versions.get("transformers"), TRAINER_BATCH.ahead)
     return (row.tensors if row else len(TRAINER_BATCH.tensors)) * (plan.batch.accumulation if ahead else 1)

@@ -98,6 +98,9 @@ class Lengths(Section):
     packing: Packing = Field(
         "none", description="none: padded to the batch's longest; packed: rows are full; padding-free: end to end."
     )
+    padded: Bool | None = Field(
+        None, description="Whether a micro-batch's rows hold padding; null: where samples are known to differ."
+    )
     longer: Longer = Field(
         "cut", description="What becomes of samples longer than batch.sequence: cut, or drop (ms-swift's default)."
     )
@@ -117,4 +120,6 @@ class Lengths(Section):
     def _in_order(self) -> Lengths:
         if self.median is not None and self.longest is not None and self.median > self.longest:
             raise refusal(f"a median of {self.median:,} above the longest, {self.longest:,}", "a median up to longest")
+        if self.padded and self.packing != "none":
+            raise refusal(f"padded rows, and packing: {self.packing}, which pads none", "packing: none, or no `padded`")
         return self

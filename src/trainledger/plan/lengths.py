@@ -5,6 +5,8 @@ from __future__ import annotations
 from statistics import median_low, quantiles
 
 from trainledger.base.problems import InputError, Problem
+from trainledger.facts.preferences import PAIRED, REWARDED
+from trainledger.plan.beyond import Lengths
 from trainledger.plan.schema import Plan
 
 MEDIAN, NINETY, LONGEST = "median", "9 of 10 samples", "longest"
@@ -42,6 +44,34 @@ def lengths_of(plan: Plan) -> dict[str, int]:
     if longest is not None:
         found[LONGEST] = longest
     return found
+
+
+def differ(plan: Plan, tokens: int) -> bool:
+    """Whether the plan knows of samples that are shorter than so many tokens."""
+    found = lengths_of(plan)
+    return MEDIAN in found and min(kept(plan), default=found[MEDIAN]) < min(tokens, plan.batch.sequence)
+
+
+def several(plan: Plan) -> bool:
+    """Whether a micro-batch has more than one row; a pair has two."""
+    return plan.batch.micro_batch > 1 or plan.task in (*PAIRED, REWARDED)
+
+
+def pads(plan: Plan) -> bool:
+    """Whether rows of a micro-batch hold padding: as the plan says, or where several are made of samples that differ.
+    Raises InputError as `kept` does."""
+    given = plan.lengths
+    if given is None or given.packing != "none":
+        return False
+    if given.padded is not None:
+        return given.padded
+    return several(plan) and differ(plan, given.longest or max(kept(plan), default=plan.batch.sequence))
+
+
+def alone(plan: Plan, tokens: int) -> Plan:
+    """The plan where every sample has so many tokens, which says no more of lengths than whether rows are padded."""
+    lengths = Lengths(padded=True) if pads(plan) else None
+    return at_length(plan, tokens).model_copy(update={"lengths": lengths})
 
 
 def at_length(plan: Plan, tokens: int) -> Plan:

@@ -29,6 +29,7 @@ from trainledger.facts.towers import BESIDE
 from trainledger.model.build import upcasts
 from trainledger.model.names import fits
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
+from trainledger.plan.lengths import pads
 from trainledger.plan.schema import Plan
 
 STEPS = (1, 1 + 1)  # the first, in which states appear, and one as every later one
@@ -249,9 +250,11 @@ class Script:
             yield
 
     def batch(self) -> dict[str, Any]:
-        """The batch's tensors; labels are the token ids themselves unless the plan lists its tensors."""
+        """The batch's tensors; labels are the token ids themselves unless the plan lists its tensors. Padded rows bring
+        a mask."""
         shape = (self.plan.batch.micro_batch, self.plan.batch.sequence)
-        names = self.plan.stack.options.get("batch_tensors") or ["input_ids"]
+        own = ["input_ids", "attention_mask"] if pads(self.plan) else ["input_ids"]
+        names = self.plan.stack.options.get("batch_tensors") or own
         made = {name: self.session.tensor(f"{BATCH} {name}", shape) for name in names}
         if "labels" not in made:
             made["labels"] = made["input_ids"]

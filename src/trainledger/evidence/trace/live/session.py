@@ -23,6 +23,7 @@ from trainledger.evidence.trace.live.watcher import RECOMPUTE, Hooks, Watcher, c
 from trainledger.evidence.trace.record import Answered, Birth, Record, Stretch
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.lines.line import Account
+from trainledger.plan.lengths import pads
 
 FORWARD, LOSS, BACKWARD, CLIP, OPTIMIZER, INIT = "forward", "loss", "backward", "clip", "optimizer", "init"
 BATCH = "(batch)"
@@ -32,11 +33,13 @@ BACK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where the code would run: attention's site, workspace bytes of one thread's products, the device's processors."""
+    """Where the code would run: attention's site, workspace bytes of one thread's products, the device's processors;
+    whether masks of the batch's tokens hide none."""
 
     site: AttentionSite = field(default_factory=AttentionSite)
     workspace: int = 0
     device: Multiprocessors = UNKNOWN_DEVICE
+    full: bool = True
 
 
 def where_of(job: Job) -> Where:
@@ -47,7 +50,8 @@ def where_of(job: Job) -> Where:
     release = job.torch or torch.__version__
     count, threads = job.processors
     device = Multiprocessors(count, threads, UNKNOWN_DEVICE.source)
-    return Where(AttentionSite(word, release, job.architecture, back), job.workspace, device)
+    full = job.plan is None or not pads(job.plan)
+    return Where(AttentionSite(word, release, job.architecture, back), job.workspace, device, full)
 
 
 class Session:
@@ -89,7 +93,7 @@ class Session:
                 stack.enter_context(passes.foreach_by_default())
                 stack.enter_context(self.mode)
                 self.watcher = Watcher(self.ledger, self.names, hooks, calibrate())
-                self.watcher.entered = self._entered
+                self.watcher.entered, self.watcher.full = self._entered, self.where.full
                 self.watcher.run = Quick(self.mode)
                 if self.auto is not None:
                     stack.enter_context(self.auto.watching(self.watcher))

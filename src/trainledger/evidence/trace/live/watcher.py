@@ -80,6 +80,7 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         self.answers: Counter[tuple[str, str, str]] = Counter()
         self.entered: Callable[[Any, str, int], None] = lambda module, name, depth: None
         self.behind: Callable[[bool], None] | None = None  # told of every operation: whether backward makes it
+        self.full = True  # whether masks of the batch's tokens hide none
         self.failing = ""
         self.paused = False
         self.run: Callable[[Any, Any, Mapping[str, Any]], Any] = lambda func, args, kwargs: func(*args, **kwargs)
@@ -167,14 +168,15 @@ class Watcher(TorchDispatchMode):  # type: ignore[misc]
         return self.ledger.accounts.get(self.ledger.number(source)) == Account.WEIGHTS
 
     def _answer(self, tensor: Any, module: str) -> Any:
-        """What `.item()` and `bool()` are told: host counters count one, masks are full, all else is 0 or False."""
+        """What `.item()` and `bool()` are told: host counters count one, masks are full where rows are not padded, all
+        else is 0 or False."""
         dtype, op = tensor.dtype, ""
         number = self.ledger.number(tensor)
         if number >= 0:
             op = self.ledger.births[number].op
         value: Any = 1 if self.ledger.on_host(tensor) else 0
         if dtype is torch.bool:
-            value = op.startswith(ALL_TRUE)
+            value = op.startswith(ALL_TRUE) and self.full
         elif dtype.is_floating_point:
             value = float(value)
         self.answers[(op or "a value", module, str(value))] += 1
