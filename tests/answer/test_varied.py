@@ -117,3 +117,15 @@ def test_samples_that_are_dropped_leave_lengths_that_come_near_the_longest() -> 
 def test_dropping_every_sample_is_refused() -> None:
     with pytest.raises(InputError, match="the shortest has 3,000 tokens"):
         estimate(plan_of(batch=BATCH, lengths={"values": [3000, 4000], "longer": "drop"}))
+
+
+def test_rows_of_a_run_bring_their_masks() -> None:
+    """Of every micro-batch that is replayed: the same as where the plan says outright that rows are padded."""
+    several = {**BATCH, "micro_batch": 2}
+    known, padded, alike = (
+        _over({"values": VALUES, **more}, batch=several) for more in ({}, {"padded": True}, {"padded": False})
+    )
+    assert known is not None
+    assert padded == known
+    assert alike is not None
+    assert known.reserved.expected > alike.reserved.expected

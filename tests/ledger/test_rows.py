@@ -8,6 +8,7 @@ import pytest
 
 from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import estimate
+from trainledger.facts.allocator import CUDA
 from trainledger.ledger.rows import Rows, brings, hides, rows_of
 from trainledger.ledger.run import run_of
 from trainledger.lines.line import Account
@@ -81,3 +82,20 @@ def test_classes_that_copied_where_there_is_a_mask(
     stack = {"versions": {"torch": "2.13.0", "transformers": release}, "attention": "sdpa"}
     ledger = estimate(plan_of({**LLAMA, "model_type": family}, batch=TWO, lengths=lengths, stack=stack)).ledger
     assert any(line.name.endswith("attention: copy") for line in ledger.lines) is copied
+
+
+@pytest.mark.parametrize(
+    ("release", "attention", "size"),
+    [
+        ("5.24.0", "sdpa", 2 * 512 * 512),  # bools
+        ("4.57.3", "sdpa", 2 * 512 * 512 * 2),
+        ("5.24.0", "eager", 2 * 512 * 512 * 2),
+        ("4.57.3", "eager", 2 * 512 * 2),  # one row for all queries
+    ],
+)
+def test_an_encoder_s_mask_is_of_padding_alone(release: str, attention: str, size: int) -> None:
+    keys = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "tie_word_embeddings": True}
+    stack = {"versions": {"torch": "2.13.0", "transformers": release}, "attention": attention}
+    ledger = estimate(plan_of({**LLAMA, **keys}, batch=TWO, lengths=PADDED, stack=stack)).ledger
+    (mask,) = (line for line in ledger.lines if line.name == "mask")
+    assert mask.unit == max(size, CUDA.granule)

@@ -127,13 +127,15 @@ def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool, before: in
     frame.names[name] = allowed if boolean else _written(frame, allowed, dtype)
 
 
-def padding_mask(frame: Frame, dtype: DType, name: str, boolean: bool) -> None:
-    """A mask of every query and key of a model that sees what comes later: what is not padding is allowed.
+def padding_mask(frame: Frame, dtype: DType, name: str, boolean: bool, shared: bool) -> None:
+    """A mask of every query and key of a model that sees what comes later: what is not padding is allowed. `shared`: of
+    every key, for all queries.
 
-    Source: transformers/masking_utils.py, create_bidirectional_mask (5.24.0).
+    Source: transformers/masking_utils.py, create_bidirectional_mask (5.24.0); transformers/modeling_utils.py,
+    get_extended_attention_mask (4.57.3).
     """
     setting, single = frame.setting, Axis(Dim.ONE, 1)
-    rows: Dims = (single, single, Axis(Dim.SEQUENCE, setting.sequence), single)
+    rows: Dims = (single, single, single if shared else Axis(Dim.SEQUENCE, setting.sequence), single)
     every: Dims = (Axis(Dim.BATCH, setting.batch), single, rows[2], Axis(Dim.KEY_SEQUENCE, setting.sequence))
     frame.tape.scope = "attention mask"
     allowed = _square(frame, every, (_square(frame, rows, (), name),), "allowed")

@@ -114,7 +114,7 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
     """The masks that the model's forward makes: all of them for eager attention; for PyTorch's own call those of
     windows that some token's past exceeds, or all where keys stand before the sequence, so that there are more keys
     than queries, where rows are padded, and where a release takes every row for a packed one; none for other kernels.
-    A model that sees what comes later has a mask of padding alone.
+    A model that sees what comes later has a mask of padding alone, before Transformers 5 one row of it for eager.
     Source: transformers/masking_utils.py, _ignore_causal_mask_sdpa (5.24.0)."""
     setting = frame.setting
     handed = given_masks(setting.attention)
@@ -130,4 +130,4 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
         if model.causal:
             causal_mask(frame, dtype, name, boolean, before)
         else:
-            padding_mask(frame, dtype, name, boolean)
+            padding_mask(frame, dtype, name, boolean, shared=not handed and writes(frame))
