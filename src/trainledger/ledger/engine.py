@@ -129,7 +129,7 @@ class Backward:
         new = self._function(prim, incoming) if arrived else []
         for storage in arrived:
             self.release(storage)
-        if prim.saves and not (self.unpacked and any(step.code is Code.LEFT for step in prim.steps)):
+        if prim.saves and not (arrived and self.unpacked and any(step.code is Code.LEFT for step in prim.steps)):
             self.forget(prim)
         for storage in handed:
             self.drop(storage)

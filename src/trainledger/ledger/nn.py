@@ -73,7 +73,8 @@ def _product(t: Tape, factors: tuple[int, int], dims: Dims, bias: int | None, co
     first = Step(code, 0)
     steps: tuple[Step, ...] = (Step(Code.GRAD, 1), first)
     if bias is not None:
-        steps = (first, Step(Code.GRAD, 1), Step(Code.GRAD, len(ins) - 1), *_bias_scratch(t, bias, out))
+        added = (Step(Code.GRAD, len(ins) - 1), *_bias_scratch(t, bias, out))
+        steps = (first, Step(Code.GRAD, 1), Step(Code.LEFT), *added)  # the engine sums over tokens
     return t.run(Prim("linear", ins, (out,), saves, steps, ()))
 
 
