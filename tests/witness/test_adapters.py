@@ -94,6 +94,26 @@ def test_other_methods_agree(kind: str, recompute: str) -> None:
     assert not compared(plan)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_cast_of_a_detached_input_stays_until_autocast_is_left() -> None:
+    """A reentrant checkpoint's input is a leaf, whose cast autocast caches, though no frozen layer saves it."""
+    plan = plan_of(
+        {**FAMILIES["bert"], "vocab_size": 128},
+        adapter={"kind": "lora", "r": 16, "targets": ["query"], "dtype": "bf16", "dropout": 0.1},
+        precision={**PRECISIONS["fp32"], "gradients": "bf16"},
+        batch={"micro_batch": 32, "sequence": 384, "accumulation": 1},
+        stack={
+            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
+            "recompute": {"kind": "full", "reentrant": True},
+            "allocator": {"expandable_segments": True},
+        },
+    )
+    conf = read_conf(plan.stack.allocator)
+    real = phases(trace_of(run_plan(plan, where_of(job_of(plan))), conf=conf).moments)
+    ours = phases(estimate(plan).ledger.moments)
+    assert ours["step 2", "backward"] == real["step 2", "backward"]
+
+
 PROJECTED = {"prefix_projection": True, "encoder_hidden_size": 128}
 # family, attention, precision, sequences, options: kernels that leave gradients in either order, fused and split
 # projections, keys that turn and that do not, windows, a cast of values, a network before the table

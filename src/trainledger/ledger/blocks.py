@@ -222,8 +222,11 @@ class Walker:
                 tape.storages.append(tape.storages[copy]._replace(name=f"{tape.storages[copy].name}, from the host"))
                 copy = len(tape.storages) - 1
             there = [copy + 1]
-        again = self._rerun(frozenset({piece.source, piece.target, *tape.attached}))
-        back = self._back(again, frozenset({piece.source, piece.target, *tape.attached}), extra=1 + lent)
+        named = frozenset({piece.source, piece.target, *tape.attached})
+        again = self._rerun(named | frozenset(tape.casts.values()))
+        cached = dict.fromkeys(tape.store[value] for value in tape.casts.values())  # until autocast is left
+        again.events.extend(-one - 1 for one in cached if one not in again.held)
+        back = self._back(again, named, extra=1 + lent)
         back.events += [*there, *again.events]
         back.run(0, len(tape.prims))
         back.release(back.first)
