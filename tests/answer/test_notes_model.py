@@ -16,8 +16,8 @@ LLAMA = {
 }  # fmt: skip
 
 
-def notes(kind: str) -> list[str]:
-    plan = plan_of({"model_type": kind})
+def notes(kind: str, **versions: str) -> list[str]:
+    plan = plan_of({"model_type": kind}, stack={"versions": {"transformers": "5.24.0", **versions}})
     return list(model_notes(plan, build(plan.keys())))
 
 
@@ -28,7 +28,9 @@ def test_kimi_is_said_to_be_estimated_as_v3() -> None:
 
 def test_linear_attention_is_said_to_be_counted_without_packages() -> None:
     for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"):
-        assert "flash-linear-attention" in notes(kind)[0]
+        assert "for want of flash-linear-attention and causal-conv1d" in notes(kind)[0]
+    both = notes("qwen3_next", **{"fla-core": "0.6.0", "causal-conv1d": "1.5.0"})
+    assert "the kernels of flash-linear-attention and causal-conv1d" in both[0]
     assert not notes("qwen3")
 
 

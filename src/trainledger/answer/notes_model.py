@@ -7,6 +7,7 @@ from typing import Any
 
 from trainledger.base.units import format_size
 from trainledger.facts.dtypes import DTYPES
+from trainledger.facts.linear_attention import CONVOLUTION, RULE
 from trainledger.facts.towers import BESIDE
 from trainledger.model.families.deepseek import KIMI, THIRD
 from trainledger.model.operations_linear import DeltaRule
@@ -18,15 +19,28 @@ from trainledger.plan.schema import Plan
 def model_notes(plan: Plan, model: Model) -> Iterator[str]:
     """What a type is estimated as, where that is another, and which code its layers are taken to run."""
     if any(isinstance(op.spec, DeltaRule) for block in model.blocks for op in block.ops):
-        yield (
-            "model.model_type: linear attention is counted as Transformers' own PyTorch code runs it, where "
-            "flash-linear-attention and causal-conv1d are not installed; their kernels keep less"
-        )
+        yield _linear(plan)
     if plan.keys().get("model_type") == KIMI:
         yield (
             f"model.model_type: {KIMI} is estimated as {THIRD}, as which Transformers loads it inside Kimi K2.5; it "
             "has no class of its own"
         )
+
+
+def _linear(plan: Plan) -> str:
+    """Which code runs linear attention, and what the other would change."""
+    packages = (RULE.packages[0], CONVOLUTION.packages[0])
+    there = [any(plan.stack.versions.get(name) for name in one.packages) for one in (RULE, CONVOLUTION)]
+    counted = [name for name, has in zip(packages, there, strict=True) if has]
+    missing = [name for name, has in zip(packages, there, strict=True) if not has]
+    if not missing:
+        return f"model.model_type: linear attention is counted by the kernels of {' and '.join(counted)}"
+    other = f"{', the rest by' if counted else ''} Transformers' own PyTorch code, for want of {' and '.join(missing)}"
+    kernels = f" the kernels of {' and '.join(counted)}" if counted else ""
+    return (
+        f"model.model_type: linear attention is counted by{kernels}{other}: its layers keep less where that is "
+        f"installed, as stack.versions says with a release of it"
+    )
 
 
 def towers_beside(plan: Plan) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Numbers that the code of linear attention fixes."""
+"""What runs linear attention by the gated delta rule, and numbers that its code fixes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,44 @@ from trainledger.base.sources import Source
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """How many tokens the gated delta rule takes together (tokens)."""
+    """How many tokens the gated delta rule takes together, and how many elements of a head one kernel reads at most
+    where it sums a gradient over parts of a head."""
 
     tokens: int
+    tile: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """A package that Transformers takes kernels from where it is installed, under the names that `stack.versions` may
+    have for it."""
+
+    packages: tuple[str, ...]
     source: Source
 
 
 CHUNK = Chunk(
     64,
+    128,
     Source(
-        "Transformers torch_chunk_gated_delta_rule",
-        "transformers/models/qwen3_next/modeling_qwen3_next.py, chunk_size",
-        "5.24.0",
+        "Gated delta rule in chunks",
+        "transformers/models/qwen3_next/modeling_qwen3_next.py, torch_chunk_gated_delta_rule (5.24.0); "
+        "fla/ops/gated_delta_rule/chunk.py, fla/ops/common/chunk_o.py, chunk_bwd_dqkwg (0.6.0)",
+        "5.24.0; 0.6.0",
     ),
+)
+RULE = Kernels(
+    ("flash-linear-attention", "fla-core"),
+    Source(
+        "flash-linear-attention",
+        "fla/ops/gated_delta_rule/{chunk,chunk_fwd,wy_fast}.py, fla/ops/common/{chunk_delta_h,chunk_o}.py, "
+        "fla/modules/norm/l2norm.py, fla/utils/decorators.py, input_guard; transformers/integrations/hub_kernels.py, "
+        "use_kernel_func_from_hub_with_fallback",
+        "0.6.0; 5.24.0",
+    ),
+)
+CONVOLUTION = Kernels(
+    ("causal-conv1d",),
+    Source("causal-conv1d", "causal_conv1d/causal_conv1d_interface.py, CausalConv1dFn", "1.5"),
 )

@@ -47,7 +47,7 @@ PACKAGES = Names(
             "transformer-engine apex nemo colossalai pithtrain unsloth axolotl llamafactory ms-swift "
             "xformers triton cuda cudnn cublas nccl rocm driver python container fsdp_qlora optimum "
             "auto-gptq gptqmodel autoawq hqq galore-torch datasets tokenizers safetensors numpy "
-            "fms-acceleration fms-hf-tuning vllm verl openrlhf"
+            "fms-acceleration fms-hf-tuning vllm verl openrlhf flash-linear-attention fla-core causal-conv1d"
         ).split()
     ),
     Source("Packages of a training environment", "their own distribution names", "2026-08"),

@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 from trainledger.base.dims import Axis
 from trainledger.facts.dtypes import FP32
-from trainledger.ledger import aten, delta_rule, nn
+from trainledger.facts.linear_attention import CONVOLUTION, RULE, Kernels
+from trainledger.ledger import aten, delta_kernels, delta_rule, nn
 from trainledger.ledger.activations import activation
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -26,16 +27,24 @@ def apply(f: Frame, spec: Linear, ins: list[int]) -> list[int]:
     match spec:
         case Mixed(heads):
             return _mixed(f, heads, ins[0], ins[1])
-        case Transposed():
-            # backward, rows of several sequences are no matrix as they lie: they are copied
-            one = t.dims[ins[0]][0].size == 1
-            return [aten.view(t, ins[0]) if one else aten.heads_first(t, ins[0], t.dims[ins[0]])]
+        case Transposed(gates):
+            # backward, rows of several sequences are no matrix as they lie, and are copied; kernels leave them by token
+            plain = t.dims[ins[0]][0].size == 1 or installed(f, RULE if gates else CONVOLUTION)
+            return [aten.view(t, ins[0]) if plain else aten.heads_first(t, ins[0], t.dims[ins[0]])]
         case CausalConv():
-            return [_conv(t, spec, ins[0], f.need(spec.weight))]
+            weight = f.need(spec.weight)
+            if installed(f, CONVOLUTION):
+                return [delta_kernels.convolved(t, ins[0], aten.view(t, weight))]
+            return [_conv(t, spec, ins[0], weight)]
         case DeltaRule():
             return _rule(f, spec, ins)
         case GatedNorm():
             return [_gated_norm(t, ins[0], ins[1], f.need(spec.weight))]
+
+
+def installed(f: Frame, kernels: Kernels) -> bool:
+    """Whether the run has the package of these kernels."""
+    return bool(f.software.release(*kernels.packages))
 
 
 def _mixed(f: Frame, heads: LinearHeads, qkvz: int, ba: int) -> list[int]:
@@ -89,16 +98,19 @@ def _rule(f: Frame, spec: DeltaRule, ins: list[int]) -> list[int]:
     rate = aten.unary(t, "neg", aten.unary(t, "exp", aten.to(t, f.need(spec.weight), FP32), saves_out=True))
     moved = aten.add(t, aten.to(t, a, FP32), f.need(spec.bias))
     decay = aten.mul(t, rate, aten.unary(t, "softplus", moved, saves_in=True), "decays")
-    core = delta_rule.chunked(t, delta_rule.Parts(q, k, v, strength, decay), spec.heads)
+    chunked = delta_kernels.chunked if installed(f, RULE) else delta_rule.chunked
+    core = chunked(t, delta_rule.Parts(q, k, v, strength, decay), spec.heads)
     return [core, strength, decay]
 
 
 def _by_heads(f: Frame, parts: list[int], heads: LinearHeads) -> tuple[int, int, int]:
     """Queries, keys and values by head, ahead of strengths and decays: their gradients arrive head by head and are
-    copied, but for heads that were repeated, over whose copies is summed."""
+    copied, but for heads that were repeated, over whose copies is summed. Kernels leave them by token."""
     t, repeated = f.tape, heads.keys != heads.values
     q, k, v = parts
     dims = f.dims(heads.key_dims)
+    if installed(f, RULE):
+        return aten.view(t, q, dims), aten.view(t, k, dims), aten.view(t, v, f.dims(heads.value_dims))
     first, second = (aten.view(t, x, dims) if repeated else aten.heads_first(t, x, dims) for x in (q, k))
     return first, second, aten.heads_first(t, v, f.dims(heads.value_dims))
 

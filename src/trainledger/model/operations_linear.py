@@ -52,7 +52,9 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class Transposed:
-    """The same storage, whose gradient lies channel by channel, or head by head: tokens inside each."""
+    """The same storage, whose gradient lies channel by channel, or (`gates`) head by head: tokens inside each."""
+
+    gates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

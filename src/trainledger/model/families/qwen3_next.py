@@ -184,6 +184,6 @@ def _apart(hidden: Dims, heads: LinearHeads) -> tuple[Op, ...]:
         Op(DELTA, Transposed(), ("mixed",), ("mixed",), (heads.mixed,)),
         _project("in_proj_z", hidden, heads.values * heads.value_width, "z"),
         _project("in_proj_b", hidden, heads.values, "b"),
-        Op(DELTA, Transposed(), ("b",), ("b",), heads.gates),
+        Op(DELTA, Transposed(gates=True), ("b",), ("b",), heads.gates),
         _project("in_proj_a", hidden, heads.values, "a"),
     )
