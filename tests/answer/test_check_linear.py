@@ -18,6 +18,7 @@ DELTA = "linear attention on whole heads"
     "sections, key, said",
     [
         ({"parallel": {"tp": 2, "world": 2}}, "parallel.tp", DELTA),
+        ({"adapter": {"kind": "lora", "r": 8, "targets": ["q_proj", "conv1d"]}}, "adapter.targets", "a convolution"),
         ({"stack": {"kernels": ["liger"]}}, "stack.kernels", "fused kernels"),
         ({"stack": {"versions": {"transformers": "5.12.0"}}}, "model.model_type", "from Transformers 5.23 on"),
     ],

@@ -53,6 +53,7 @@ TYPES: dict[str, dict[str, Any]] = {
     "gemma4_text": GEMMA4, "gemma4_text, routed": {**GEMMA4, "model_type": "gemma4_text", **MIXED},
 }  # fmt: skip
 NAMED = ["q_proj", "v_proj", "o_proj"]  # of types whose experts or router all-linear would reach
+KBIT = {"weights": "bf16", "compute": "bf16", "autocast": False, "norms": "fp32", "gradients": "fp32"}
 PURE = {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16"}
 AUTOCAST = {"weights": "fp32", "compute": "bf16", "autocast": True, "gradients": "fp32"}
 # attention, recompute, precision, whether an adapter is trained
@@ -68,7 +69,16 @@ STACKS = [
 @pytest.mark.parametrize("kind", TYPES)
 def test_phases_agree(kind: str, stack: int) -> None:
     """To the byte, as the allocator gives blocks."""
-    attention, recompute, precision, adapted = STACKS[stack]
+    compared(kind, *STACKS[stack])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_taps_and_decays_go_with_norms() -> None:
+    """Preparing a quantised model casts all that is not packed to fp32, the convolution of linear attention too."""
+    compared("qwen3_5_text", "sdpa", "none", KBIT, True)
+
+
+def compared(kind: str, attention: str, recompute: str, precision: dict[str, Any], adapted: bool) -> None:
     routed = any("expert" in key for key in TYPES[kind])
     lora = {"kind": "lora", "r": 16, "dtype": "fp32", "targets": NAMED if routed else "all-linear"}
     plan = plan_of(

@@ -10,6 +10,8 @@ from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
+TAPS = "conv1d"
+
 
 def linear_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     """Problems of a model with layers of linear attention."""
@@ -24,3 +26,7 @@ def linear_problems(plan: Plan, model: Model) -> Iterator[Problem]:
         named = ", ".join(plan.stack.kernels)
         allowed = "what fused kernels put in place of its modules is not written yet"
         yield Problem("stack.kernels", f"found {named} for {model.family}", allowed, "Leave them out.")
+    targets = plan.adapter.targets if plan.adapter is not None else None
+    if isinstance(targets, list | tuple) and any(name.rpartition(".")[2] == TAPS for name in targets):
+        allowed = "adapters of linear layers can be estimated so far, not of a convolution"
+        yield Problem("adapter.targets", f"found {TAPS!r} for {model.family}", allowed, "Leave it out.")

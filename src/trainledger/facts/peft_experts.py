@@ -23,7 +23,7 @@ _SOURCE = Source(
     "peft/utils/transformers_weight_conversion.py, _convert_peft_config_moe; transformers/conversion_mapping.py",
     "0.19.1 to 0.21.2; 5.24.0",
 )
-# by model type; PEFT converts no targets of other types (Qwen2-MoE itself, gpt-oss, Llama 4)
+# by model type; PEFT converts no targets of other types (Qwen2-MoE itself, Qwen3.5, gpt-oss, Llama 4)
 RENAMED: tuple[Renamed, ...] = (
     Renamed(
         ("mixtral", "minimax_m2"),
@@ -32,7 +32,17 @@ RENAMED: tuple[Renamed, ...] = (
         _SOURCE,
     ),
     Renamed(
-        ("qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", "dots1", "solar_open"),
+        (
+            "qwen3_moe",
+            "olmoe",
+            "deepseek_v2",
+            "deepseek_v3",
+            "kimi_k2",
+            "glm4_moe",
+            "dots1",
+            "solar_open",
+            "qwen3_next",
+        ),
         (
             ("gate", "gate.weight"),
             ("gate_proj", "gate_up_proj"),

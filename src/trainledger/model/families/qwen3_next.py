@@ -140,7 +140,7 @@ def _delta(keys: Keys, hidden: Dims, heads: LinearHeads) -> tuple[Op, ...]:
     single, past = Axis(Dim.ONE, 1), Axis(Dim.SLOTS, keys.integer("linear_conv_kernel_dim"))
     conv = CausalConv(Weight(f"{DELTA}.conv1d.weight", (heads.mixed, single, past), Role.MIXER), act_of(keys))
     rule = DeltaRule(
-        heads, Weight(f"{DELTA}.A_log", heads.gates, Role.MIXER), Weight(f"{DELTA}.dt_bias", heads.gates, Role.BIAS)
+        heads, Weight(f"{DELTA}.A_log", heads.gates, Role.MIXER), Weight(f"{DELTA}.dt_bias", heads.gates, Role.MIXER)
     )
     gated = GatedNorm(Weight(f"{DELTA}.norm.weight", heads.value_dims[-1:], Role.NORM))
     both, values = heads.key_dims, heads.value_dims

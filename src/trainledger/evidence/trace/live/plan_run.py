@@ -126,13 +126,21 @@ def _class(plan: Plan, transformers: Any) -> Any:
     return transformers.AutoModelForCausalLM
 
 
+MIXER = "GatedDeltaNet"  # whose own parameters, and taps, go with norms
+
+
 def _norms(plan: Plan, model: Any) -> None:
     given = plan.precision.norms
     if given is None or given == plan.precision.weights:
         return
     for module in model.modules():
-        if "norm" in type(module).__name__.lower():
+        kind = type(module).__name__
+        if "norm" in kind.lower():
             module.to(TORCH[given])
+        if kind.endswith(MIXER):
+            module.conv1d.to(TORCH[given])
+            for one in module.parameters(recurse=False):
+                one.data = one.data.to(TORCH[given])
 
 
 def _freeze(plan: Plan, model: Any) -> None:
