@@ -12,8 +12,8 @@ from trainledger.answer.check_deepspeed import deepspeed_model_problems, deepspe
 from trainledger.answer.check_dtypes import dtype_problems
 from trainledger.answer.check_evaluation import evaluation_problems
 from trainledger.answer.check_framework import framework_problems
-from trainledger.answer.check_linear import linear_problems
 from trainledger.answer.check_kernels import kernel_problems
+from trainledger.answer.check_linear import linear_problems
 from trainledger.answer.check_megatron import megatron_problems, runs_megatron
 from trainledger.answer.check_megatron_deepspeed import layer_problems, wrapped_problems
 from trainledger.answer.check_mesh import mesh_problems
