@@ -42,6 +42,7 @@ from trainledger.ledger.teacher import teacher_of
 from trainledger.ledger.tensor_parallel import spread
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
+from trainledger.model.decoder import weights_of
 from trainledger.model.program import Attention, Model, Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
@@ -95,7 +96,7 @@ def _job(plan: Plan, model: Model, architecture: str) -> Job:
         return job_of(plan, model, architecture)
     model = spread(model, plan)
     run, wanted = run_of(plan, architecture), trained_of(plan)
-    left = untrained(run.software, model) | unreached(plan, model, run, wanted)
+    left = untrained(run.software, model) | unreached(plan, model, run, wanted) | unread(plan, model)
     return Job(Book(), model, run, lambda weight: weight not in left and wanted(weight))
 
 
@@ -183,6 +184,14 @@ def unreached(plan: Plan, model: Model, run: Run, trained: Trained) -> frozenset
     if run.asks_inputs(model) or any(trained(weight) for weight in model.embeddings):
         return frozenset()
     return frozenset(weight for block in model.blocks for weight in block.weights)
+
+
+def unread(plan: Plan, model: Model) -> frozenset[Weight]:
+    """Weights of the head that no operation reads (BERT's pooler in pre-training, its second bias where embeddings are
+    not tied): they are there and get no gradient. DeepSpeed's optimizer has them all the same."""
+    if plan.adapter is not None or deepspeed_of(plan):
+        return frozenset()
+    return frozenset(model.head.weights) - frozenset(weights_of(model.head.ops))
 
 
 def runs_eager(plan: Plan, model: Model) -> bool:
