@@ -31,6 +31,7 @@ def named(name: str) -> Model:
         ("qwen3-30b-a3b", 3.4, 1),  # model card: 3.3B activated of 30.5B
         ("qwen3-235b-a22b", 22, 0),  # the name
         ("qwen3-coder-480b-a35b", 35, 0),  # the name
+        ("qwen3-next-80b-a3b", 3.9, 1),  # the name's 3 without the embedding's and the head's 0.6
         ("olmoe-1b-7b", 1.3, 1),  # OLMoE, arXiv:2409.02060, table 1: 1.3B active of 6.9B
         ("deepseek-v2", 21, 0),  # DeepSeek-V2, arXiv:2405.04434: 21B activated of 236B
         ("deepseek-v2-lite", 2.7, 1),  # the same, appendix B: 2.4B without embeddings' 0.2

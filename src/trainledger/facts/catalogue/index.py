@@ -29,6 +29,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "qwen_moe": (
         "qwen1.5-moe-a2.7b", "qwen2-57b-a14b", "qwen3-30b-a3b", "qwen3-235b-a22b", "qwen3-coder-480b-a35b",
+        "qwen3-next-80b-a3b",
     ),
     "gemma": (
         "gemma-2b", "gemma-7b", "gemma-2-2b", "gemma-2-9b", "gemma-2-27b", "gemma-3-270m", "gemma-3-1b",
