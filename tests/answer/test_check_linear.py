@@ -20,7 +20,7 @@ DELTA = "linear attention on whole heads"
         ({"parallel": {"tp": 2, "world": 2}}, "parallel.tp", DELTA),
         ({"adapter": {"kind": "lora", "r": 8, "targets": ["q_proj", "conv1d"]}}, "adapter.targets", "a convolution"),
         ({"stack": {"kernels": ["liger"]}}, "stack.kernels", "fused kernels"),
-        ({"stack": {"versions": {"transformers": "5.12.0"}}}, "model.model_type", "from Transformers 5.23 on"),
+        ({"stack": {"versions": {"transformers": "5.12.0"}}}, "model.model_type", "from Transformers 5.18 on"),
     ],
 )
 def test_refused(sections: dict[str, Any], key: str, said: str) -> None:

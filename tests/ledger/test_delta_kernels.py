@@ -63,3 +63,17 @@ def test_kernels_take_less(versions: dict[str, str]) -> None:
     )
     assert kernels.peak.allocated.expected < plain.peak.allocated.expected
     assert any(next(iter(versions)) in note for note in kernels.notes.warnings)
+
+
+@pytest.mark.parametrize("more", [{}, RULE])
+def test_heads_that_the_module_repeats_stay_until_it_returns(more: dict[str, str]) -> None:
+    """Before Transformers 5.23: a layer that keeps nothing holds them beside what the rule makes."""
+    model = {"model_type": "qwen3_5_text", "num_hidden_layers": 4, "hidden_size": 512, "intermediate_size": 512}
+    older, newer = (
+        max(one.allocated for one in found.ledger.moments if one.name.endswith("forward"))
+        for found in (
+            estimate(plan_of(model, stack={"recompute": "full", "versions": {"transformers": release, **more}}))
+            for release in ("5.20.0", "5.24.0")
+        )
+    )
+    assert older > newer

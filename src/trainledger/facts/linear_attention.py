@@ -26,6 +26,23 @@ class Kernels:
     source: Source
 
 
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """The release of Transformers since which heads of queries and keys are repeated inside the delta rule; before, by
+    the module, which names them until it returns."""
+
+    since: str
+    source: Source
+
+
+REPEATS = Repeats(
+    "5.23",
+    Source(
+        "Transformers heads of the gated delta rule",
+        "transformers/models/{qwen3_next,qwen3_5,qwen3_5_moe}/modeling_*.py, *GatedDeltaNet.forward",
+        "5.18.0 to 5.24.0",
+    ),
+)
 CHUNK = Chunk(
     64,
     128,

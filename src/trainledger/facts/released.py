@@ -71,11 +71,11 @@ _ROWS = (
         routed="5.13",
     ),
     ReleasedLayers(
-        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), "5.23", "",
+        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), "5.18", "",
         Source(
             "Transformers Qwen3-Next and Qwen3.5",
-            "transformers/models/{qwen3_next,qwen3_5,qwen3_5_moe}/modeling_*.py: heads repeated inside the delta rule "
-            "since 5.23, a triangular solve in place of a loop since 5.20 at the latest (5.4.0 to 5.24.0)",
+            "transformers/models/{qwen3_next,qwen3_5,qwen3_5_moe}/modeling_*.py: a triangular solve in place of a "
+            "loop, kernels by package (5.4.0, 5.12.0, 5.16.0, 5.18.0 to 5.24.0)",
             "5.24.0",
         ),
     ),

@@ -35,7 +35,7 @@ def chunked(t: Tape, given: Parts, heads: LinearHeads) -> int:
     """What is read from the state at each token, [batch, sequence, heads, head dim]."""
     s = _shapes(t, given, heads)
     ins = (given.query, given.key, given.value, given.decay, given.beta)
-    query, key = (_step(t, "copy", x, s.key, s.dtype) for x in (given.query, given.key))
+    query, key = (_whole(t, x, s) for x in (given.query, given.key))
     value = _step(t, "copy", given.value, s.value, s.dtype)
     normal: list[int] = []
     for copy in (query, key):
@@ -48,8 +48,14 @@ def chunked(t: Tape, given: Parts, heads: LinearHeads) -> int:
     out = t.fresh(s.value, s.dtype, grad, "what is read")
     saves = (*normal, value, total, given.beta, system) if grad else ()
     t.run(Prim("chunk_gated_delta_rule", (*ins, *made), (out,), saves, _backward(t, ins, s), ()))
-    t.end([query, key, value, *normal, total, system, *made])
+    t.end([*(x for x in (query, key) if x not in ins), value, *normal, total, system, *made])
     return out
+
+
+def _whole(t: Tape, x: int, s: Shapes) -> int:
+    """Queries or keys copied out of the tensor that they are a part of; none where they were repeated before."""
+    whole = elements(t.storages[t.store[x]].dims) == elements(s.key)
+    return x if whole else _step(t, "copy", x, s.key, s.dtype)
 
 
 def _step(t: Tape, kind: str, x: int, dims: Dims, dtype: DType) -> int:

@@ -87,7 +87,7 @@ def _rows(t: Tape, x: int) -> Dims:
 
 def _raised(t: Tape, given: Parts, heads: LinearHeads) -> Parts:
     """Heads of queries and keys repeated for those of values; all head by head in fp32; queries and keys normalised."""
-    q, k = (_repeated(t, x, heads) for x in (given.query, given.key))
+    q, k = (repeated(t, x, heads) for x in (given.query, given.key))
     q32, k32, v32, beta, decay = (
         aten.to(t, aten.view(t, x, _rows(t, x)), FP32) for x in (q, k, given.value, given.beta, given.decay)
     )
@@ -98,7 +98,8 @@ def _raised(t: Tape, given: Parts, heads: LinearHeads) -> Parts:
     return Parts(query, second, v32, beta, decay)
 
 
-def _repeated(t: Tape, x: int, heads: LinearHeads) -> int:
+def repeated(t: Tape, x: int, heads: LinearHeads) -> int:
+    """Heads of queries or keys, each as often as heads of values read it."""
     if heads.keys == heads.values:
         return x
     batch, sequence, _, width = t.dims[x]

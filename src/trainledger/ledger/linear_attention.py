@@ -6,11 +6,13 @@ Sources: transformers (5.24.0) models/{qwen3_next,qwen3_5}/modeling_*.py: *Gated
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from trainledger.base.dims import Axis
 from trainledger.facts.dtypes import FP32
-from trainledger.facts.linear_attention import CONVOLUTION, RULE, Kernels
+from trainledger.facts.linear_attention import CONVOLUTION, REPEATS, RULE, Kernels
+from trainledger.facts.versions import at_least
 from trainledger.ledger import aten, delta_kernels, delta_rule, nn
 from trainledger.ledger.activations import activation
 from trainledger.ledger.frame import Frame
@@ -98,8 +100,13 @@ def _rule(f: Frame, spec: DeltaRule, ins: list[int]) -> list[int]:
     rate = aten.unary(t, "neg", aten.unary(t, "exp", aten.to(t, f.need(spec.weight), FP32), saves_out=True))
     moved = aten.add(t, aten.to(t, a, FP32), f.need(spec.bias))
     decay = aten.mul(t, rate, aten.unary(t, "softplus", moved, saves_in=True), "decays")
+    heads = spec.heads
+    if heads.keys != heads.values and not at_least(f.setting.transformers, REPEATS.since):
+        q, k = (delta_rule.repeated(t, x, heads) for x in (q, k))
+        f.names.update(query=q, key=k)
+        heads = replace(heads, keys=heads.values)
     chunked = delta_kernels.chunked if installed(f, RULE) else delta_rule.chunked
-    core = chunked(t, delta_rule.Parts(q, k, v, strength, decay), spec.heads)
+    core = chunked(t, delta_rule.Parts(q, k, v, strength, decay), heads)
     return [core, strength, decay]
 
 
