@@ -114,6 +114,22 @@ def test_the_cast_of_a_detached_input_stays_until_autocast_is_left() -> None:
     assert ours["step 2", "backward"] == real["step 2", "backward"]
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_doras_identity_matrix_stays_until_both_factors_are_multiplied() -> None:
+    """Under autocast it is cast, and a name holds it beside the copy that is read."""
+    plan = plan_of(
+        {**FAMILIES["llama"], "intermediate_size": 8192, "vocab_size": 128},
+        adapter={"kind": "dora", "r": 16, "targets": ["down_proj"], "dtype": "fp32"},
+        precision={**PRECISIONS["fp32"], "gradients": "fp32"},
+        batch={"micro_batch": 1, "sequence": 64, "accumulation": 1},
+        stack={
+            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
+            "allocator": {"expandable_segments": True},
+        },
+    )
+    assert not compared(plan)
+
+
 PROJECTED = {"prefix_projection": True, "encoder_hidden_size": 128}
 # family, attention, precision, sequences, options: kernels that leave gradients in either order, fused and split
 # projections, keys that turn and that do not, windows, a cast of values, a network before the table

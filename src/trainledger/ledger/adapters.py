@@ -126,6 +126,7 @@ def _norms(t: Tape, x: int, call: Call) -> tuple[int, list[int]]:
     narrow = _made(t, "down(identity)", (inner, rank), t.dtype[low_identity], (low_identity, down))
     up = nn.lowered(t, low.up)
     wide = _made(t, "up(down(identity))", (inner, outer), t.dtype[narrow], (narrow, up))
+    t.end([identity])  # a name of the function that made the product
     product = aten.to(t, wide, dtype)
     own = call.weight
     if call.packing is not None:
