@@ -33,6 +33,7 @@ def tracer(job: Job) -> Record:
     [
         ({"stack": {"compile": True}}, "stack.compile"),
         ({"stack": {"attention": "flex"}}, "stack.attention"),
+        ({"stack": {"loss": "full"}}, "stack.loss"),
         ({"optimizer": {"name": "adamw-8bit", "implementation": None}}, "optimizer.name"),
         ({"quantization": {"kind": "nf4"}}, "quantization"),
         ({"stack": {"kernels": ["liger"]}}, "stack.kernels"),

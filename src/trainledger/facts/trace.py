@@ -9,7 +9,7 @@ from trainledger.base.sources import Source
 SCOPE: dict[str, tuple[str | bool | None, ...]] = {
     "task": ("pretrain", "sft"),
     "stack.framework": ("transformers", "torch"),
-    "stack.loss": ("full-fp32", "full", None),
+    "stack.loss": ("full-fp32", None),  # Transformers' own losses raise logits to fp32
     "stack.compile": (False, None),
     "stack.attention": ("sdpa", "mem-efficient", "flash", "fused", "eager", "unfused", None),
     "stack.recompute.kind": ("none", "full", None),
