@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from trainledger.ledger.registered import around, ordered
 from trainledger.ledger.units import ROOT, ROOT_KEY, Key, Member, Spot, Unit, Units
 from trainledger.model.decoder import weights_of
 from trainledger.model.program import Linear, Looped, Model, Op, Weight
@@ -28,18 +29,17 @@ class Place(NamedTuple):
 
 
 def places_of(model: Model) -> Iterator[Place]:
-    """Every parameter in every module that has it."""
-    for weight in model.embeddings:
+    """Every parameter in every module that has it, as classes register them."""
+    for weight in ordered(model, model.embeddings):
         yield Place(_above(weight.name), 0, (0, weight), "")
     order = sorted((index, number) for number, block in enumerate(model.blocks) for index in block.layers)
     for piece, (index, number) in enumerate(order, 1):
         block = model.blocks[number]
-        for weight in block.weights:
+        for weight in ordered(model, block.weights):
             yield Place(_above(f"{block.name}.{index}.{weight.name}"), piece, (piece, weight), f"{block.name}.*.")
     last = len(order) + 1
-    for weight in model.head.weights:
-        if not weight.tied:
-            yield Place(_above(weight.name), last, (last, weight), "")
+    for weight in (one for part in around(model) for one in part):
+        yield Place(_above(weight.name), last, (last, weight), "")
     for op in model.head.ops:
         for weight in weights_of((op,)):
             home = 0 if weight in model.embeddings else last
