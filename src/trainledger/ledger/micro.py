@@ -41,13 +41,17 @@ def _named(job: Job) -> bool:
 
 
 def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
-    """The shared names that a layer is given: all but those of the embedding that none of its operations reads, and
-    rotary tables that no layer reads."""
+    """The shared names that a layer is given: all but those of the embedding that none of its operations reads, rotary
+    tables that no layer reads, and of several sets those of the others."""
     made = {out for op in model.prologue for out in op.outs} - {name for op in block.ops for name in op.ins}
     if not model.handed.positions:
         made.add(POSITIONS)
     if not any(isinstance(op.spec, Rope | Pairs) for one in model.blocks for op in one.ops):
         made |= TABLES
+    sets = model.rotary.sets if model.rotary else ()
+    if len(sets) > 1:
+        own = {op.spec.tables for op in block.ops if isinstance(op.spec, Rope)}
+        made |= {f"{wave}{one}" for wave in TABLES for one in sets if one not in own}
     return [name for name in opening.shared if name not in made]
 
 
