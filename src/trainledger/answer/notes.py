@@ -10,6 +10,7 @@ from trainledger.answer.notes_beyond import beyond_notes, beyond_uncounted
 from trainledger.answer.notes_megatron import megatron_notes
 from trainledger.answer.notes_model import model_notes, towers_beside, towers_uncounted
 from trainledger.answer.notes_preferences import losses_beside
+from trainledger.answer.notes_targets import target_notes
 from trainledger.answer.precision import warnings
 from trainledger.base.units import format_size
 from trainledger.facts.colossal import LOW_LEVEL
@@ -62,6 +63,7 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
     return Notes(
         (
             *model_notes(plan, model),
+            *target_notes(plan, model),
             *_precision(plan),
             *_attention(plan, model),
             *_zero(plan),
