@@ -62,9 +62,19 @@ def theirs(load: float) -> tuple[list[int], list[int]]:
     x, scores = (torch.randn(1, TOKENS, size, **make) for size in (HIDDEN, TOP))  # type: ignore[arg-type]
     for one in (x, scores, *tops, *which, *(weight for expert in weights for weight in expert)):
         storages.see(one, counted=False)
+    return watched(storages, (x, scores), weights, (tops, which))
+
+
+def watched(
+    storages: Storages,
+    ins: tuple[torch.Tensor, torch.Tensor],
+    experts: Sequence[Sequence[Any]],
+    places: tuple[list[torch.Tensor], list[torch.Tensor]],
+) -> tuple[list[int], list[int]]:
+    """Totals at every birth of a forward and its backward."""
     flow = torch.ones(TOKENS, HIDDEN, dtype=torch.bfloat16)
     with Watching(storages):
-        total = forward(x.view(-1, HIDDEN), scores.view(-1, TOP), weights, (tops, which))
+        total = forward(ins[0].view(-1, HIDDEN), ins[1].view(-1, TOP), experts, places)
         middle = len(storages.events)
         storages.see(flow)
         total.backward(flow)
@@ -184,14 +194,7 @@ def theirs_adapted(dtype: torch.dtype) -> tuple[list[int], list[int]]:
     own = [one for expert in experts for layer in expert for one in layer.parameters()]
     for tensor in (x, scores, *tops, *which, *own):
         storages.see(tensor, counted=False)
-    flow = torch.ones(TOKENS, HIDDEN, dtype=torch.bfloat16)
-    with Watching(storages):
-        total = forward(x.view(-1, HIDDEN), scores.view(-1, TOP), experts, (tops, which))
-        middle = len(storages.events)
-        storages.see(flow)
-        total.backward(flow)
-        end = len(storages.events)
-    return levels(storages.events[:middle]), levels(storages.events[middle + 1 : end])
+    return watched(storages, (x, scores), experts, (tops, which))
 
 
 @pytest.mark.parametrize(("dtype", "real"), [(BF16, torch.bfloat16), (FP32, torch.float32)])

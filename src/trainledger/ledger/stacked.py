@@ -14,8 +14,7 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger import aten, nn
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Fold
-
-STACKED = len(("experts", "out", "in"))
+from trainledger.model.stacked import STACKED
 
 
 class Folded:

@@ -29,9 +29,10 @@ ENTRIES: tuple[Entry, ...] = (
         {**_QWEN3, **shape(4096, 94, 64, 4, 12288), "moe_intermediate_size": 1536}),
     row("qwen3-coder-480b-a35b", "Qwen/Qwen3-Coder-480B-A35B-Instruct", "2025-07", 480154875392,
         {**_QWEN3, **shape(6144, 62, 96, 8, 8192), "moe_intermediate_size": 2560, "num_experts": 160}),
-    # its page counts the layer that predicts a further token, which Transformers leaves out
+    # sizes of Qwen3NextConfig (transformers 5.24.0), whose feed-forward width no layer has; the model's page counts the
+    # layer that predicts a further token, which Transformers leaves out
     row("qwen3-next-80b-a3b", "Qwen/Qwen3-Next-80B-A3B-Instruct", "2025-09", None, {
-        **shape(2048, 48, 16, 2, 5120), "model_type": "qwen3_next", "vocab_size": 151936, "hidden_act": "silu",
+        **shape(2048, 48, 16, 2, 5632), "model_type": "qwen3_next", "vocab_size": 151936, "hidden_act": "silu",
         "tie_word_embeddings": False, "head_dim": 256, "attention_bias": False, "partial_rotary_factor": 0.25,
         "full_attention_interval": 4, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
         "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "num_experts": 512,
