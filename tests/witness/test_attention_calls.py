@@ -56,11 +56,11 @@ def _plan(one: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("one", list(_traces()))
 def test_phases_are_those_of_the_release_s_own_code(one: dict[str, Any]) -> None:
-    """Within two of the allocator's blocks: releases keep one small tensor of positions more or less."""
+    """Within four of the allocator's blocks: releases keep one small tensor of positions or types more or less."""
     found = phases(estimate(_plan(one)).ledger.moments)
     sizes = {f"{step}: {phase}": size for (step, phase), size in found.items()}
     assert sizes.keys() == one["phases"].keys()
-    assert max(abs(sizes[name] - size) for name, size in one["phases"].items()) <= 2 * CUDA.granule
+    assert max(abs(sizes[name] - size) for name, size in one["phases"].items()) <= 4 * CUDA.granule
 
 
 @pytest.mark.parametrize(

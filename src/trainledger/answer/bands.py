@@ -67,7 +67,7 @@ class Outside:
         links = communicators(degrees(plan).world, len(groups_of(plan)))
         direct = peers(architecture, *peers_of(plan))
         more = (*libraries(plan.stack.kernels), *expert_buffers(plan), *graph_pools(plan, ledger))
-        return cls((context(architecture), links, *direct, *more))
+        return cls((context(architecture, plan.stack.versions.get("torch", "")), links, *direct, *more))
 
     def above(self, band: Band) -> Band:
         """A band of the allocator's bytes with what lies outside added."""

@@ -171,7 +171,8 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
         what = "live tensors in the allocator's blocks, by replay of every birth and death"
     waiting = "allocated, and blocks that wait for another stream (none here)"
     groups, loaded = groups_of(answer.plan), libraries(answer.plan.stack.kernels)
-    own, links = context(answer.architecture), communicators(answer.ranks, len(groups))
+    torch = answer.plan.stack.versions.get("torch", "")
+    own, links = context(answer.architecture, torch), communicators(answer.ranks, len(groups))
     near, far = peers_of(answer.plan)
     direct, sent = peers(answer.architecture, near, far), expert_buffers(answer.plan)
     graphs = graph_pools(answer.plan, answer.ledger)

@@ -26,16 +26,28 @@ UNMASKED = Unmasked(
 class WrittenMask:
     """Before the release `until` (`apart`: of these model types) a model's forward writes a mask of padded rows out
     once, in the dtype of hidden states, for PyTorch's own call as for eager attention; from then on it is one of bools,
-    which that call writes out in every layer. Layers with a window of `layered` types write a mask of their own."""
+    which that call writes out in every layer. Layers with a window of `layered` types write a mask of their own; eager
+    attention of `always` types adds one whether or not rows hold padding, names its scores until it ends, and returns
+    its weights from the release `returned` on."""
 
     until: str
     apart: Mapping[str, str]
     layered: frozenset[str]
+    always: frozenset[str]
+    returned: str
     source: Source
 
     def holds(self, family: str, release: str) -> bool:
         """Whether that release's forward of a model type writes its mask; one that is not known does not."""
         return not at_least(release, self.apart.get(family, self.until))
+
+    def adds(self, family: str, release: str) -> bool:
+        """Whether eager attention of a model type adds a mask of rows without padding too."""
+        return family in self.always and self.holds(family, release)
+
+    def returns(self, family: str, release: str) -> bool:
+        """Whether eager attention of a model type hands its weights to the layer."""
+        return not self.adds(family, release) or at_least(release, self.returned)
 
 
 _ENCODERS = ("bert", "roberta", "camembert", "xlm-roberta", "distilbert")
@@ -45,9 +57,12 @@ WRITTEN_MASK = WrittenMask(
     | dict.fromkeys(("gpt2", "gpt_bigcode"), "4.54")
     | {"opt": "5.2"},
     frozenset(("gemma2", "gemma3_text", "cohere2")),
+    frozenset(("bert", "roberta", "camembert", "xlm-roberta")),
+    "4.54",
     Source(
         "transformers/models/*/modeling_*.py",
-        "_update_causal_mask, _prepare_4d_causal_attention_mask_with_cache_position, _prepare_4d_attention_mask",
+        "_update_causal_mask, _prepare_4d_causal_attention_mask_with_cache_position, _prepare_4d_attention_mask, "
+        "get_extended_attention_mask",
         "4.45.2 to 5.4.0",
     ),
 )

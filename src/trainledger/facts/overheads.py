@@ -8,10 +8,11 @@ every use carries the interval and not only its middle.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainledger.base.sources import Basis, Source
 from trainledger.base.units import GIB, MIB
+from trainledger.facts.torch_releases import LOADED_WHOLE
 
 ANY = "any"
 
@@ -119,7 +120,7 @@ LAZY = Source(
     "github.com/pytorch/pytorch/issues/107667 and 109888",
 )
 VOLTA = Source(
-    "V100: 1,343 MiB in use before the model (2022); Titan V: 1,008 MB; 300 to 400 MB for CUDA alone",
+    "V100: 1,343 MiB in use before the model (2022); Titan V: 1,008 MB; 300 to 400 MB for CUDA alone; lazy since",
     "run records, measured-hf-full.jsonl; github.com/pytorch/pytorch/issues/28394 and 20532",
 )
 TURING = Source(
@@ -137,11 +138,11 @@ def _mebibytes(low: int, expected: int, high: int, source: Source) -> Interval:
     return Interval(low * MIB, expected * MIB, high * MIB, "B", source)
 
 
-# The low end is a bare context, the high end one with every kernel of the library loaded. From sm80 on the expected
-# value is that of lazy loading, with the kernels of a training step on top.
+# The low end is a bare context, the high end one with every kernel of the library loaded. The expected value is that of
+# lazy loading, with the kernels of a training step on top; releases that load all expect the high end.
 CONTEXT: dict[str, Interval] = {
-    "sm60": _mebibytes(286, 1008, 1343, VOLTA),
-    "sm70": _mebibytes(286, 1008, 1343, VOLTA),
+    "sm60": _mebibytes(286, 420, 1343, VOLTA),
+    "sm70": _mebibytes(286, 420, 1343, VOLTA),
     "sm75": _mebibytes(286, 420, 877, TURING),
     "sm80": _mebibytes(256, 450, 1486, AMPERE),
     "sm86": _mebibytes(256, 450, 1486, AMPERE),
@@ -150,9 +151,11 @@ CONTEXT: dict[str, Interval] = {
 }
 
 
-def context(architecture: str) -> Interval:
-    """Bytes of the process's own context on the device (driver structures, loaded kernels), outside the allocator."""
-    return CONTEXT.get(architecture, CONTEXT[ANY])
+def context(architecture: str, torch: str = "") -> Interval:
+    """Bytes of the process's own context on the device (driver structures, loaded kernels), outside the allocator;
+    `torch`: the release of PyTorch (empty: the newest)."""
+    row = CONTEXT.get(architecture, CONTEXT[ANY])
+    return replace(row, expected=row.high) if LOADED_WHOLE.holds(torch) else row
 
 
 # By kernel set: what its libraries add to a process's context (compiled attention, products' kernels, local memory).

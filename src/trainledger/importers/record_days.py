@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from trainledger.facts.record_documents import DATED
 from trainledger.facts.torchtitan import NAME
 from trainledger.facts.torchtitan_days import DOCUMENTS, dated, known
 from trainledger.facts.torchtune import NAME as TORCHTUNE
@@ -16,8 +17,8 @@ _MONTH = re.compile(r"(?<![\d-])(20\d\d-\d\d)(?![\d-])")
 
 
 def with_release(plan: Mapping[str, Any], source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The plan, with torchtitan's or torchtune's release as the source's path or note names it; a plan that names one,
-    or that another framework runs, as it is.
+    """The plan, with torchtitan's or torchtune's release as the source's path or note names it, or with the releases
+    that were the newest when its document was written; a plan that names one, or that another framework runs, as it is.
 
     The code of another day holds other bytes, and a record's run is of the day on which it was printed.
     """
@@ -26,6 +27,9 @@ def with_release(plan: Mapping[str, Any], source: Mapping[str, Any]) -> Mapping[
     if not isinstance(stack, dict) or not isinstance(versions, dict):
         return plan
     framework = stack.get("framework")
+    written = next((one.releases for one in DATED if one.is_of(framework, versions, source)), None)
+    if written is not None:
+        return {**plan, "stack": {**stack, "versions": {**written, **versions}}}
     version = named_in(source) if framework in FRAMEWORKS and framework not in versions else ""
     return {**plan, "stack": {**stack, "versions": {**versions, framework: version}}} if version else plan
 

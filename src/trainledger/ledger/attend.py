@@ -25,8 +25,9 @@ def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
         if isinstance(spec, SinkAttention):
             out, weights = sinks.eager(f.tape, (q, k, v), spec, mask, f.need(spec.sinks))
         else:
-            out, weights = attention.eager(f.tape, (q, k, v), spec, mask)
-        f.names["attention weights"] = weights  # returned too, so the layer holds them until it ends
+            out, weights = attention.eager(f.tape, (q, k, v), spec, mask, named=masks.adds(f))
+        if masks.returns(f):
+            f.names["attention weights"] = weights  # so the layer holds them until it ends
         return out
     ranks, first = f.software.context, len(f.tape.prims)
     if choice.kernel is Kernel.FLEX and ranks > 1:

@@ -68,10 +68,12 @@ def _dense(t: Tape, qkv: tuple[int, int, int], spec: Attention, repeats: bool) -
     return q, k if spec.head_first else copy(t, k), copy(t, v)
 
 
-def eager(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None) -> tuple[int, int]:
+def eager(
+    t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None, named: bool = False
+) -> tuple[int, int]:
     """Scores, softmax in fp32, dropout and values, each its own tensor (Transformers' eager_attention_forward).
 
-    Returns the output and the weights after dropout.
+    `named`: the scores have a name of their own until all is done. Returns the output and the weights after dropout.
     """
     repeats = 1 < spec.kv_heads < spec.heads
     q, k, v = qkv[0], repeated(t, qkv[1], spec.heads), repeated(t, qkv[2], spec.heads)
@@ -84,7 +86,7 @@ def eager(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None)
     dropped = dropout(t, weights, spec.dropout)
     t.end([weights])
     result = valued(t, (dropped, v), spec, repeats)
-    t.end([k, v, dropped])
+    t.end([k, v, dropped, *[scores] * named])
     return result, dropped
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.masks import CONTIGUOUS_CALL, WRITTEN_MASK
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Prim
@@ -13,6 +14,17 @@ WHOLE = "mask"  # of every layer without a window
 def writes(frame: Frame) -> bool:
     """Whether the model's forward writes the mask of padded rows out itself."""
     return frame.setting.padded and WRITTEN_MASK.holds(frame.software.family, frame.setting.transformers)
+
+
+def adds(frame: Frame) -> bool:
+    """Whether eager attention adds a mask, padding or none."""
+    eager = frame.setting.attention == Kernel.EAGER
+    return eager and WRITTEN_MASK.adds(frame.software.family, frame.setting.transformers)
+
+
+def returns(frame: Frame) -> bool:
+    """Whether eager attention hands its weights to the layer."""
+    return WRITTEN_MASK.returns(frame.software.family, frame.setting.transformers)
 
 
 def mask_of(frame: Frame, spec: Attention) -> str:

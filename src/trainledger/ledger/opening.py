@@ -9,13 +9,14 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import scales_inside
+from trainledger.facts.torch_releases import SOFTMAX, SOFTMAX_INPUTS
 from trainledger.ledger.blocks import LeafMaker, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
 from trainledger.ledger.edges import causal_mask, padding_mask, position_ids, rotary_tables
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.halves import Half, HalfWalker
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.masks import mask_of, writes
+from trainledger.ledger.masks import adds, mask_of, writes
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.rules import asked, lower
 from trainledger.ledger.rules_liger import for_family
@@ -56,6 +57,8 @@ class Job:
         """A new tape to write on."""
         run, software = self.run, for_family(self.run.software, self.model.family)
         tape = Tape(run.setting.autocast, software.device)
+        if SOFTMAX_INPUTS.holds(run.setting.torch):
+            tape.keeping = SOFTMAX
         return Frame(tape, run.setting, {}, self.trained, {}, software=software)
 
     def line(self, account: Account, name: str, frame: Frame, value: int) -> int:
@@ -114,11 +117,12 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
     """The masks that the model's forward makes: all of them for eager attention; for PyTorch's own call those of
     windows that some token's past exceeds, or all where keys stand before the sequence, so that there are more keys
     than queries, where rows are padded, and where a release takes every row for a packed one; none for other kernels.
-    A model that sees what comes later has a mask of padding alone, before Transformers 5 one row of it for eager.
+    A model that sees what comes later has a mask of padding alone, before Transformers 5 one row of it for eager,
+    padding or none.
     Source: transformers/masking_utils.py, _ignore_causal_mask_sdpa (5.24.0)."""
     setting = frame.setting
     handed = given_masks(setting.attention)
-    if not (handed or setting.attention == Kernel.EAGER) or not (model.causal or setting.padded):
+    if not (handed or setting.attention == Kernel.EAGER) or not (model.causal or setting.padded or adds(frame)):
         return
     specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
     prefix = prefix_of(model)
@@ -130,4 +134,4 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
         if model.causal:
             causal_mask(frame, dtype, name, boolean, before)
         else:
-            padding_mask(frame, dtype, name, boolean, shared=not handed and writes(frame))
+            padding_mask(frame, dtype, name, boolean, shared=not handed and (writes(frame) or adds(frame)))

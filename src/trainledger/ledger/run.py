@@ -18,6 +18,7 @@ from trainledger.facts.preference_row import NAMED
 from trainledger.facts.preferences import PAIR, PAIRED, REWARDED
 from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.sharding import FIRST
+from trainledger.facts.torch_releases import ZEROED_GRADIENTS
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import OP, ORDERED, Change, holds
 from trainledger.facts.torchtune import BOUND_LOSS, Early, early
@@ -37,6 +38,7 @@ from trainledger.plan.running import Stack
 from trainledger.plan.schema import Plan
 
 NAMING = (LITGPT, FSDP_QLORA, LOW_LEVEL.framework)  # frameworks whose loops name the model's results
+PLAIN_LOOPS = ("transformers", "torch")  # whose loops call zero_grad() and say no more
 FLAT = ("fsdp1", "fsdp1-noshard")
 GATHERED = ("fsdp1", "fsdp2", "hsdp", "fsdp1-noshard")  # strategies that gather weights before they are read
 RETURNING = "ppo"  # the task whose trainer calls a function for each micro-batch
@@ -145,12 +147,22 @@ def run_of(plan: Plan, architecture: str) -> Run:
         every=every_of(stack.recompute.policy) or 1,
         scoring=scoring_of(plan),
         gradients=_gradients(plan),
-        keeps_gradients=options.get("zero_grad_set_to_none") is False,
+        keeps_gradients=_zeroes(plan),
         keeps_logits=bool(options.get("keep_outputs", _names_logits(stack))),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
         software=_software(plan),
     )
+
+
+def _zeroes(plan: Plan) -> bool:
+    """Whether a step's gradients are set to zero after the update instead of let go: as said, or as older releases of
+    PyTorch do by default; DeepSpeed's engine and shards have loops of their own."""
+    said = plan.stack.options.get("zero_grad_set_to_none")
+    if said is not None:
+        return said is False
+    loop = plan.parallel.strategy in ("none", "ddp") and not deepspeed_of(plan)
+    return loop and plan.stack.framework in PLAIN_LOOPS and ZEROED_GRADIENTS.holds(plan.stack.versions.get("torch"))
 
 
 def _attention(plan: Plan, architecture: str) -> str:

@@ -105,6 +105,7 @@ class Tape:
         "ends",
         "grad",
         "inherited",
+        "keeping",
         "leaf",
         "leaves",
         "piped",
@@ -137,6 +138,7 @@ class Tape:
         self.prims: list[Prim] = []
         self.ends: list[int] = []
         self.scope = ""
+        self.keeping: frozenset[str] = frozenset()  # primitives that save their input beside what they say
         self.piped = False  # ranks exchange tensors while products run
         self.planned = False  # a compiler's plan holds buffers for later ones
         self.split: list[tuple[int, int]] = []  # spans of primitives whose weights' gradients come after all others
@@ -178,6 +180,8 @@ class Tape:
     def run(self, prim: Prim) -> int:
         """Append a primitive; returns its first output."""
         at = len(self.prims)
+        if prim.kind in self.keeping and prim.saves:
+            prim = prim._replace(saves=(prim.ins[0], *prim.saves))
         self.prims.append(prim)
         ends = self.ends
         for value in prim.ins:
