@@ -86,6 +86,10 @@ FUSED_LINEAR: tuple[FusedLinear, ...] = (
 )
 
 
+# chunks that are written out one by one: from the third on every other one finds the allocator's blocks alike
+WRITTEN_CHUNKS = 4
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkedHead:
     """TRL's head over chunks of the vocabulary: tokens and vocabulary rows of one tile, fp32 statistics per token

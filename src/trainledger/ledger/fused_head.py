@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, INT64, DType
-from trainledger.facts.losses import CHUNKED_HEAD, FUSED_LINEAR, FusedLinear, of_release
+from trainledger.facts.losses import CHUNKED_HEAD, FUSED_LINEAR, of_release
 from trainledger.ledger import aten
+from trainledger.ledger.fused_chunks import Chunks
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
 
 ONE: Dims = (Axis(Dim.ONE, 1),)
@@ -77,34 +78,16 @@ def by_tokens(t: Tape, inputs: Inputs, release: str) -> int:
     t.run(Prim("zeros", (), (*kept, rows), (), (), ()))
     trained = [at for at, value in enumerate(ins) if t.grad[value]]
     steps = tuple(Step(Code.TURN, at, t.store[value]) for at, value in zip(trained, kept, strict=True))
+    chunk = chunk_of(shape)
+    loop = Chunks(
+        t, row, tuple(ins), shape.rows(chunk), shape.rows(chunk, shape.hidden), t.dims[inputs.weight], shape.low,
+        casts=t.dtype[inputs.weight] != shape.low, trained=t.grad[inputs.weight],
+    )  # fmt: skip
+    loop.run(-(-shape.tokens // chunk))
     loss = t.fresh(ONE, FP32, bool(trained), "loss")
-    work = _chunk_work(t, shape, row, inputs.weight)
-    t.run(Prim("fused linear cross-entropy", tuple(ins), (loss,), tuple(kept), steps, work))
+    t.run(Prim("fused linear cross-entropy", tuple(ins), (loss,), tuple(kept), steps, ()))
     t.end([*kept, rows])
     return loss
-
-
-def _chunk_work(t: Tape, shape: Shape, row: FusedLinear, weight: int) -> tuple[int, ...]:
-    """What lives at once at most while a chunk is worked on (from the second on, the one before is still bound)."""
-    chunk = chunk_of(shape)
-    several = chunk < shape.tokens
-    logits, whole = shape.rows(chunk), t.dims[weight]
-    names = ["logits of a chunk"]
-    names += ["logits of the chunk before"] if several and not row.upcast else []
-    names += ["gradient of a chunk's logits"] if row.scaled and (several or not row.upcast) else []
-    parts = [(logits, shape.low, name) for name in names]
-    if row.upcast:
-        parts.append((logits, FP32, "logits of a chunk in fp32"))
-    if t.dtype[weight] != shape.low:  # autocast casts a view of the weight anew each time
-        parts.append((whole, shape.low, "the head in the low dtype"))
-        parts.append((shape.rows(chunk, shape.hidden), shape.low, "hidden states of a chunk in the low dtype"))
-    product = [(logits, shape.low, "logits of a chunk")]
-    if row.adds and t.grad[weight]:
-        product.append((whole, shape.low, "gradient of the head from a chunk"))
-        if shape.low != FP32:
-            product.append((whole, FP32, "gradient of the head from a chunk in fp32"))
-    largest = max((parts, product), key=lambda one: sum(dtype.bytes_of(elements(dims)) for dims, dtype, _ in one))
-    return tuple(_storage(t, dims, dtype, name) for dims, dtype, name in largest)
 
 
 def by_vocabulary(t: Tape, inputs: Inputs, counted: int = 0, scattered: int = CHUNKED_HEAD.results) -> int:
