@@ -10,6 +10,7 @@ from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import Estimate, estimate, states_of
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP32
+from trainledger.facts.sharding import FSDP1
 from trainledger.ledger.fsdp1 import EARLY, Flat
 from trainledger.ledger.units import Member, Unit
 from trainledger.model.program import Weight
@@ -68,6 +69,42 @@ def test_no_shard_keeps_everything_whole() -> None:
     whole, shards = (states_of(made(**options).ledger) for options in ({"sharding_strategy": "NO_SHARD"}, {}))
     assert whole["weights"] == pytest.approx(4 * shards["weights"], rel=0.01)
     assert whole["optimizer_states"] == pytest.approx(4 * shards["optimizer_states"], rel=0.01)
+
+
+def of(found: Estimate, part: str) -> set[int]:
+    return {number for number, line in enumerate(found.ledger.lines) if part in line.name}
+
+
+@pytest.mark.parametrize(
+    ("sharding", "gathered"), [("FULL_SHARD", FSDP1.streams.gather), ("NO_SHARD", FSDP1.streams.cast)]
+)
+def test_gradients_are_joined_on_the_stream_of_gathers(sharding: str, gathered: int) -> None:
+    """The views of which autograd runs the backward were cut there; what is stored whole is cast before."""
+    found = made(sharding_strategy=sharding)
+    lines = found.ledger.lines
+    assert {lines[one].stream for one in of(found, "joined")} == {FSDP1.streams.gather}
+    whole = of(found, "gathered weights") - of(found, "laid out")
+    assert {lines[one].stream for one in whole} == {gathered}
+
+
+def test_no_shard_keeps_the_cast_that_is_reduced() -> None:
+    assert of(made(), "to reduce")
+    assert not of(made(sharding_strategy="NO_SHARD"), "to reduce")
+    assert not of(made(sharding_strategy="NO_SHARD"), ", whole")
+
+
+def test_storages_are_laid_out_once_in_the_first_forward() -> None:
+    found = made(sharding_strategy="FULL_SHARD")
+    wanted = of(found, "laid out")
+    born = [
+        (segment.moment, event)
+        for segment in found.ledger.segments
+        for event in segment.events
+        if event > 0 and event - 1 in wanted
+    ]
+    units = LLAMA["num_hidden_layers"] + 1
+    assert [moment for moment, _ in born] == ["step 1: forward"] * len(("cast", "gathered", "not cast")) * units
+    assert not of(made(sharding_strategy="NO_SHARD"), "gathered weights of the root, laid out")
 
 
 def lora(transformers: str) -> int:

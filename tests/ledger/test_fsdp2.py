@@ -83,6 +83,24 @@ def test_gradients_wait_whole_where_only_the_last_micro_batch_reduces() -> None:
     assert near(waiting[1] - waiting[0], 3 * LAYER + ENDS)
 
 
+def test_gradients_are_kept_whole_in_the_order_of_the_unit() -> None:
+    """Not in that of their arrival: FSDP goes through its own list of parameters."""
+    precision = {"weights": "fp32", "compute": "bf16", "gradients": "fp32", "reduce": "fp32", "autocast": False}
+    ledger = estimate(
+        plan_of(
+            LLAMA, precision=precision, batch={"sequence": 64, "accumulation": 2},
+            parallel={"strategy": "fsdp2", "dp": 4, "options": {"no_sync": True}},
+        )
+    ).ledger  # fmt: skip
+    last = next(
+        one for one in ledger.segments if one.moment == f"step 1: backward of layer {LLAMA['num_hidden_layers'] - 1}"
+    )
+    names = [ledger.lines[event - 1].name for event in last.events if event > 0]
+    kept = [name.split(".")[-2] for name in names if "not reduced yet" in name]
+    linears = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    assert kept == [*linears, "input_layernorm", "post_attention_layernorm"]
+
+
 def titan(version: str, fp8: dict[str, Any] | None = None, **parallel: Any) -> Ledger:
     stack = {"framework": "torchtitan", "versions": {"torchtitan": version}, "recompute": {"kind": "full"}}
     precision = {"weights": "fp32", "gradients": "fp32", "compute": "fp8" if fp8 else "bf16", "fp8": fp8}

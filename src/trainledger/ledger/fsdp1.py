@@ -59,6 +59,10 @@ class Flat:
         """The dtype in which a unit's gradients are reduced."""
         return self.reduce if self.mixed else self.kept(unit)
 
+    def stays(self, unit: Unit) -> bool:
+        """Whether a unit's joined gradients are what it keeps: nothing cuts or casts them."""
+        return self.whole and self.read(unit) == self.sums(unit) == self.kept(unit)
+
     @property
     def early(self) -> bool:
         """Whether backward gathers the next unit before this one's gradients are reduced."""
@@ -121,24 +125,30 @@ class Stay:
 
 
 class Fsdp1(UnitHooks):
-    """One micro-batch. `sync`: gradients are reduced in it; `anew`: the reduced ones of the step before go first."""
+    """One micro-batch. `sync`: gradients are reduced in it; `anew`: the reduced ones of the step before go first;
+    `first`: of all."""
 
-    def __init__(self, units: Units, lines: FlatLines, stay: Stay, flags: tuple[bool, bool]) -> None:
+    def __init__(self, units: Units, lines: FlatLines, stay: Stay, flags: tuple[bool, bool, bool]) -> None:
         super().__init__(units)
         self.lines, self.how, self.stay = lines, lines.how, stay
-        self.sync, self.anew = flags
+        self.sync, self.anew, self.first = flags
         self.held: list[int] = []
 
     # ---- the order of calls
 
     def ahead(self, at: int) -> Events:
         """Gather what the piece reads."""
-        events = [*self._cleared(), *self._unshard(ROOT_KEY)] if at == 0 else []
+        events = [*self._begun(), *self._unshard(ROOT_KEY)] if at == 0 else []
         events += self._each(self._unshard, at)
         return (*events, *(self._each(self._unshard, at + 1) if self.how.forward else ()))
 
-    def _cleared(self) -> list[int]:
-        """Reduced gradients of the step before: set to none only now, for the optimizer sees views of them."""
+    def _begun(self) -> list[int]:
+        """Every unit's storages are laid out, once. Reduced gradients of the step before are set to none only now, for
+        the optimizer sees views of them."""
+        if self.first:
+            root = (self.units.root,) if self.units.root else ()
+            units = [*root, *(unit for unit in self.units.every() if unit is not self.units.root)]
+            return [event for unit in units for line in self.lines.laid_out(unit) for event in (line + 1, -line - 1)]
         gone = [-line - 1 for line in self.stay.reduced.values()] if self.anew else []
         if self.anew:
             self.stay.reduced.clear()
@@ -243,18 +253,25 @@ class Fsdp1(UnitHooks):
     def _to_part(self, unit: Unit, key: Key, flat: int) -> list[int]:
         how, lines = self.how, self.lines
         used, events, reduce = [flat], list[int](), how.sums(unit)
-        if reduce != how.read(unit):
-            used.append(lines.to_reduce(unit))
-            events.append(used[-1] + 1)
         kept = lines.gradient(unit)
-        if not how.whole and reduce != how.kept(unit):
-            out = lines.reduced(unit)
-            events += [out + 1, kept + 1, -out - 1]
-        elif not how.whole or reduce != how.kept(unit):
-            events.append(kept + 1)
-        else:  # the last of the casts is what stays
+        if how.stays(unit):
             events += [-used.pop() - 1, kept + 1]
+        elif how.whole and reduce == how.kept(unit):  # their cast is what stays
+            events.append(kept + 1)
+        else:
+            events += self._reduced(unit, used, kept)
         if key in self.stay.reduced:
             events.append(-kept - 1)
         self.stay.reduced[key] = kept
         return events + [-line - 1 for line in reversed(used)]
+
+    def _reduced(self, unit: Unit, used: list[int], kept: int) -> list[int]:
+        """Gradients cast for the reduction (one more line that is `used`), reduced, and cast to the shards' dtype."""
+        how, lines, events = self.how, self.lines, list[int]()
+        if how.sums(unit) != how.read(unit):
+            used.append(lines.to_reduce(unit))
+            events.append(used[-1] + 1)
+        if how.whole or how.sums(unit) == how.kept(unit):
+            return [*events, kept + 1]
+        out = lines.reduced(unit)
+        return [*events, out + 1, kept + 1, -out - 1]

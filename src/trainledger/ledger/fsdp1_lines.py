@@ -33,14 +33,27 @@ class FlatLines:
         return self._line(Account.GATHERED, name, self.part(unit), (self.how.kept(unit), FSDP1.streams.cast))
 
     def whole(self, unit: Unit) -> int:
-        """The gathered flat parameter."""
-        name = f"gathered weights of {unit.name}"
-        return self._line(Account.GATHERED, name, self.size(unit), (self.how.read(unit), FSDP1.streams.gather))
+        """The gathered flat parameter; of one that every rank stores whole, the cast."""
+        name, streams = f"gathered weights of {unit.name}", FSDP1.streams
+        stream = streams.cast if self.how.whole else streams.gather
+        return self._line(Account.GATHERED, name, self.size(unit), (self.how.read(unit), stream))
+
+    def laid_out(self, unit: Unit) -> tuple[int, ...]:
+        """What the first forward makes of a unit on the stream of compute and frees at once, to have its storage by
+        name: the cast, the gathered parameter, and that in the shards' dtype."""
+        how, name = self.how, f"of {unit.name}, laid out and let go"
+        kept, read = how.kept(unit), how.read(unit)
+        sizes = [] if kept == read else [(f"cast of the shard {name}", self.part(unit), read)]
+        if not how.whole:
+            sizes.append((f"gathered weights {name}", self.size(unit), read))
+            sizes += [] if kept == read else [(f"gathered weights {name}, not cast", self.size(unit), kept)]
+        return tuple(self._line(Account.GATHERED, text, size, (dtype, 0)) for text, size, dtype in sizes)
 
     def joined(self, unit: Unit) -> int:
-        """All gradients of a unit in one tensor."""
+        """All gradients of a unit in one tensor, on the stream on which forward cut the gathered weights into views:
+        autograd runs the backward of that there."""
         name = f"gradients of {unit.name}, joined"
-        return self._line(Account.REDUCTION, name, self.size(unit), (self.how.read(unit), 0))
+        return self._line(Account.REDUCTION, name, self.size(unit), (self.how.read(unit), FSDP1.streams.gather))
 
     def to_reduce(self, unit: Unit) -> int:
         """The joined gradients in the dtype of reductions."""
@@ -54,10 +67,9 @@ class FlatLines:
 
     def gradient(self, unit: Unit) -> int:
         """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
-        name = f"gradients of {unit.name}, this rank's part"
-        return self._line(
-            Account.GRADIENTS, name, self.part(unit), (self.how.kept(unit), FSDP1.streams.reduce), self.how.ranks
-        )
+        name, streams = f"gradients of {unit.name}, this rank's part", FSDP1.streams
+        stream = streams.gather if self.how.stays(unit) else streams.reduce
+        return self._line(Account.GRADIENTS, name, self.part(unit), (self.how.kept(unit), stream), self.how.ranks)
 
     def unflat(self, unit: Unit, member: Member) -> int:
         """A weight before it is part of a flat parameter."""

@@ -69,7 +69,7 @@ class Order:
 class Fsdp1Modules(Fsdp1):
     """One micro-batch."""
 
-    def __init__(self, units: Units, lines: FlatLines, stay: Stay, flags: tuple[bool, bool]) -> None:
+    def __init__(self, units: Units, lines: FlatLines, stay: Stay, flags: tuple[bool, bool, bool]) -> None:
         super().__init__(units, lines, stay, flags)
         self.order = Order(units)
         self.nested = sorted(units.spots, key=lambda key: units.spots[key].order)
@@ -82,7 +82,7 @@ class Fsdp1Modules(Fsdp1):
 
     def ahead(self, at: int) -> Events:
         """Gather what stands around the piece."""
-        events = [*self._cleared(), *self._enter(ROOT_KEY)] if at == 0 else []
+        events = [*self._begun(), *self._enter(ROOT_KEY)] if at == 0 else []
         return (*events, *self._all(self._enter, self._beginning(at)))
 
     def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:

@@ -192,11 +192,12 @@ class Fsdp2(UnitHooks):
 
     def reduce(self, key: Key) -> list[int]:
         """Gradients of a unit: kept whole, or reduced to this rank's part."""
-        unit = self.units.unit(key)
-        whole = [(one.weight, one.line) for one in self.arrived.pop(key, [])]
+        unit, arrived = self.units.unit(key), self.arrived.pop(key, [])
         waiting = self.kept.waiting.pop(key, [])
-        if unit is None or not (whole or waiting):
+        if unit is None or not (arrived or waiting):
             return self._reshard(key)
+        places = {member.weight: at for at, member in enumerate(unit.members)}  # FSDP goes through its own list
+        whole = [(one.weight, one.line) for one in sorted(arrived, key=lambda one: places[one.weight])]
         if not self.sync:
             return self._reshard(key) + self._accumulate(key, whole, waiting)
         events: list[int] = []
@@ -214,7 +215,7 @@ class Fsdp2(UnitHooks):
         turned = [(lines.turned(*one) if how.by_width(one[0]) else one[1], one[1]) for one in whole]
         before = [event for new, old in turned if new != old for event in (new + 1, -old - 1)]
         part = lines.leaving(unit, size) if how.offload else lines.gradient(unit, size)
-        named = self._named(unit, whole, [new for new, _ in turned])
+        named = [turned[-1][0]] if how.reduced.holds_last else []  # where a loop over all of them ended
         events = [*before, taken + 1, *(-new - 1 for new, _ in turned if new not in named)]
         if how.reduce != how.stored:
             out = lines.reduced(unit, size)
@@ -232,14 +233,6 @@ class Fsdp2(UnitHooks):
             self.input = taken
             return events
         return [*events, -taken - 1]
-
-    def _named(self, unit: Unit, whole: Sequence[tuple[Weight, int]], lines: Sequence[int]) -> list[int]:
-        """The line of the gradient that a loop over all of them ended with; `lines`: as they are reduced."""
-        if not self.how.reduced.holds_last:
-            return []
-        places = {member.weight: at for at, member in enumerate(unit.members)}
-        last = max(range(len(whole)), key=lambda at: places[whole[at][0]])
-        return [lines[last]]
 
     def _last_input(self) -> list[int]:
         held, self.input = self.input, None

@@ -142,10 +142,13 @@ class FlatSharded(Layout):
             runs += births([(lines.unflat(unit, one), count) for unit, count in every for one in unit.members])
         for unit, group in groupby(self.units.every()):
             apart = [lines.unflat(unit, member) for member in unit.members]
-            flat, away = lines.flat(unit), self.how.offload
+            away = self.how.offload
             shard = lines.sent(unit) if away else lines.shard(unit)
             born = [] if there else [one + 1 for one in apart]
-            events = [*born, flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart)]
+            events = [*born, shard + 1, *(-one - 1 for one in apart)]
+            if not self.how.whole:  # what is cut is joined first
+                flat = lines.flat(unit)
+                events = [*born, flat + 1, shard + 1, -flat - 1, *(-one - 1 for one in apart)]
             events += [-shard - 1] if away else []
             runs.append((tuple(events), len(list(group))))
         return [*runs, *births(self._whole()), *births(self._beside()), *births(buffers_of(self.job))]
@@ -175,7 +178,7 @@ class FlatSharded(Layout):
             if not self.how.named or self.how.offload:
                 self.stay = Stay()
             for number, (_, sync) in enumerate(self.schedule.flags(later)):
-                flags = (sync, later and not number and self.how.named)
+                flags = (sync, later and not number and self.how.named, not later and not number)
                 fresh, short = not (number and self.units.ignored), job.run.alone and (later or number > 0)
                 if (fresh, short) not in walked:
                     walked[fresh, short] = walk(job.short if short else job, replace(leaves, fresh=fresh))
