@@ -6,7 +6,6 @@ that were asked for (ends too small to be split off) is a line of its own, so th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.rank import Ledger, payload
 from trainledger.ledger.step import INIT, OPTIMIZER, STEPS
 from trainledger.lines.line import Account, Line
-from trainledger.lines.stream import EMPTY, Moment, Segment, Spot, lives
+from trainledger.lines.stream import EMPTY, Moment, Segment, Spot, lives, net
 
 ENDS_WHY = "what blocks hold beyond the tensors in them: ends that the allocator does not split off, counted by replay"
 
@@ -103,19 +102,21 @@ def sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, .
 
 
 def _longer(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """The segments with the last step once more: what it left cached may not fit its own requests as they come. A step
-    that does something once (DDP makes its buckets anew) is not repeated."""
-    last, at = last_step(segments), _beyond(segments)
-    return (*segments[:at], *last, *segments[at:]) if repeats(last) else segments
+    """The segments with the last step once more: what it left cached may not fit its own requests as they come. What it
+    does once (DDP makes its buckets anew) is not done again."""
+    again, at = _again(last_step(segments)), _beyond(segments)
+    return (*segments[:at], *again, *segments[at:]) if repeats(again) else segments
+
+
+def _again(step: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """A step without segments that only change which lines are there after it."""
+    changed = net(step)
+    return tuple(one for one in step if not one.events or any(not changed[abs(event) - 1] for event in one.events))
 
 
 def repeats(step: Sequence[Segment]) -> bool:
     """Whether a step leaves what it found, so that it may run again."""
-    left: Counter[int] = Counter()
-    for _, events, repeat in step:
-        for event in events:
-            left[abs(event)] += repeat if event > 0 else -repeat
-    return not any(count for line, count in left.items() if line)
+    return not any(net(step).values())
 
 
 def whole_steps(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
