@@ -79,6 +79,11 @@ def test_flash_backward_sums_query_gradients_in_fp32() -> None:
     assert "key gradients by query head" not in ran.back
 
 
+def test_cudnns_backward_works_in_one_tensor() -> None:
+    work = {name: size for name, size in Ran(Kernel.CUDNN).back.items() if "sums" in name}
+    assert work == {"sums of query gradients and of softmax": 4 * BATCH * HEADS * SEQUENCE * (HEAD + 1)}
+
+
 def test_flash_backward_of_grouped_heads_makes_gradients_for_every_query_head() -> None:
     ran = Ran(Kernel.FLASH, replace(SPEC, kv_heads=2))
     assert ran.kept["k"] == QUERIES // 2

@@ -134,14 +134,18 @@ def _backward(t: Tape, qkv: tuple[int, int, int], site: Site) -> tuple[Step, ...
     if site.kernel is Kernel.FLEX:
         names = [temporary(t, rows_of(dims), FP32, "kernel: delta")]
     elif site.kernel is Kernel.CUDNN:
-        names = [
-            # only what cuDNN's frontend asks for is known; its engines may ask for more
-            temporary(t, rows_of(dims), FP32, "kernel: softmax sums", Basis.ASSUMED),
-            temporary(t, dims, FP32, "kernel: sums of query gradients", Basis.ASSUMED),
-        ]
+        names = [cudnn_workspace(t, dims)]
     else:
         names = _flash_work(t, qkv, site)
     return (*grads, *(Step(Code.BORN, 0, one) for one in names), *(Step(Code.DEAD, 0, one) for one in names))
+
+
+def cudnn_workspace(t: Tape, queries: Dims) -> int:
+    """What cuDNN's backward works in, one tensor: sums of the queries' gradients and of the softmax. Only what its
+    frontend asks for is known; its engines may ask for more. Source: cuDNN frontend, CompositeSDPABackwardNode,
+    collect_tensors_in_workspace_node (scaled_dot_product_flash_attention.h)."""
+    sums = (*queries[:-1], Axis(queries[-1].dim, queries[-1].size + 1))
+    return temporary(t, sums, FP32, "kernel: sums of query gradients and of softmax", Basis.ASSUMED)
 
 
 def _flash_work(t: Tape, qkv: tuple[int, int, int], site: Site) -> list[int]:

@@ -13,6 +13,7 @@ from trainledger.facts.kernels_fused import FLASH
 from trainledger.facts.transformer_engine import CUDNN, PACKED, SOFTMAX
 from trainledger.ledger import aten, attention, rules_te_context
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.fused import cudnn_workspace
 from trainledger.ledger.mega import Backend, Engine
 from trainledger.ledger.rules_megatron import mega_of
 from trainledger.ledger.tape import EXTERNAL, Code, Prim, Step, Tape
@@ -88,14 +89,14 @@ def _cudnn(f: Frame, engine: Engine, qkv: Heads) -> int:
 def cudnn_work(f: Frame, engine: Engine, dims: Dims) -> list[int]:
     """The workspace of cuDNN's backward as its frontend asks for it; what its engines ask for besides is not known."""
     t = f.tape
-    found = [aten.temporary(t, dims[:-1], FP32, "kernel: softmax sums", Basis.ASSUMED)]
     if engine.deterministic and f.setting.architecture in CUDNN.architectures:
         tile = Axis(Dim.KEY_SEQUENCE, up(_size(dims, Dim.SEQUENCE), CUDNN.tile))
         square = (dims[0], Axis(Dim.SEQUENCE, tile.size), dims[-2], tile)
         return [
-            *found, aten.temporary(t, square, f.setting.weights, "kernel: gradient of probabilities", Basis.ASSUMED)
-        ]  # fmt: skip
-    return [*found, aten.temporary(t, dims, FP32, "kernel: sums of query gradients", Basis.ASSUMED)]
+            aten.temporary(t, dims[:-1], FP32, "kernel: softmax sums", Basis.ASSUMED),
+            aten.temporary(t, square, f.setting.weights, "kernel: gradient of probabilities", Basis.ASSUMED),
+        ]
+    return [cudnn_workspace(t, dims)]
 
 
 def _size(dims: Dims, dim: Dim) -> int:

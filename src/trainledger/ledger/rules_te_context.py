@@ -7,12 +7,12 @@ is the one whose tokens see all others', which attends to whole blocks at each s
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.base.sources import Basis
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.transformer_engine import CHANGES, RING
 from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.fused import cudnn_workspace
 from trainledger.ledger.mega import Engine
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
@@ -67,8 +67,7 @@ def longer(dims: Dims, by: int) -> Dims:
 
 def _kernel(f: Frame, engine: Engine, dims: Dims) -> list[int]:
     """The work of a kernel's backward over these queries."""
-    sums = aten.temporary(f.tape, dims[:-1], FP32, "kernel: softmax sums", Basis.ASSUMED)
-    return [sums, aten.temporary(f.tape, dims, FP32, "kernel: sums of query gradients", Basis.ASSUMED)]
+    return [cudnn_workspace(f.tape, dims)]
 
 
 def _ring(f: Frame, engine: Engine, qkv: Heads) -> int:
