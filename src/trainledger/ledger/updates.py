@@ -109,7 +109,7 @@ def _line(book: Book, parameter: Parameter, dtype: DType, row: Optimizer) -> int
 
 def one_by_one(book: Book, row: Optimizer, how: Implementation, parameters: Sequence[Parameter]) -> Runs:
     """A loop over parameters, layer by layer: what it makes for the current one, and what still lives of the one
-    before."""
+    before: the last that was made, whose name is bound anew in the next turn."""
     current = [one for one in how.temporaries if one.scope is Scope.CURRENT and _applies(one.when, parameters)]
     before = [one for one in how.temporaries if one.scope is Scope.PREVIOUS and _applies(one.when, parameters)]
     if not current:
@@ -126,6 +126,8 @@ def one_by_one(book: Book, row: Optimizer, how: Implementation, parameters: Sequ
             ]
             for parameter in group
         ]
+        for line in (line for made in layer for line in made):
+            book.queue(line)
         for times in (1, count - 1):  # what still lives when a layer begins is the layer's own from the second one on
             events: list[int] = []
             for made in layer:

@@ -1,6 +1,8 @@
-"""A model that lies on the device whole before FSDP2 takes it: each weight gives way to this rank's part of it.
+"""How FSDP2 comes to its parts: of a model that lies on the device whole each weight gives way to this rank's part of
+it; of one without storage `to_empty` makes the parts.
 
-Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param (v2.4 to v2.13).
+Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param; torch/nn/modules/module.py, to_empty;
+_fully_shard/_fully_shard.py, FSDPModule._apply (v2.4 to v2.13).
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from trainledger.base.sources import Source
 from trainledger.ledger.layout import Layout, Sharded, buffers_of, weights_of
 from trainledger.ledger.updates import Runs, births
 from trainledger.lines.line import Account
+from trainledger.model.prompts import shared_weights
 from trainledger.model.quantised import tensors_of
 
 PLACED = Source("Transformers from_pretrained, device_map", "transformers/modeling_utils.py", "5.24.0")
@@ -17,8 +20,10 @@ PLACED = Source("Transformers from_pretrained, device_map", "transformers/modeli
 def built(layout: Layout) -> Runs:
     """How weights and buffers come to be: as the layout has it, or from the whole model where that lies there first."""
     job = layout.job
-    if not (job.run.software.placed and isinstance(layout, Sharded)):
+    if not isinstance(layout, Sharded):
         return layout.building()
+    if not job.run.software.placed:
+        return [*layout.building(), *_tied(layout)]
     buffers = buffers_of(job)
     parts = [line for line, _ in layout.weights()][: -len(buffers) or None]  # none where they lie on the host
     whole = [
@@ -33,3 +38,16 @@ def built(layout: Layout) -> Runs:
     for at, (line, count) in enumerate(whole):
         runs.append(((*((parts[at] + 1,) if parts else ()), -line - 1), count))
     return runs
+
+
+def _tied(layout: Sharded) -> Runs:
+    """Tied weights' parts are made once for each name, before the names are one again."""
+    model, how = layout.job.model, layout.how
+    if how.offload:
+        return []
+    tied = shared_weights(model)
+    every = [
+        weight for _, weight, _ in weights_of(model) for _ in tensors_of(layout.held(weight), layout.stored(weight))
+    ]
+    parts = zip(layout.weights(), every, strict=False)  # buffers follow
+    return [((line + 1, -line - 1), 1) for (line, _), weight in parts if weight in tied]
