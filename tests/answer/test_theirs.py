@@ -63,6 +63,32 @@ def test_the_largest_module_is_the_largest_of_its_own_parameters() -> None:
     assert counted(build({**SMALL, "vocab_size": 64}), 1, 1).largest == 640 * 256
 
 
+def test_a_tied_head_with_a_bias_is_a_module_of_both() -> None:
+    """DeepSpeed's model_to_params asks each module for its own parameters, shared ones too."""
+    keys = {"model_type": "bert", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "vocab_size": 1024}  # fmt: skip
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    body = {key: value for key, value in keys.items() if key != "model_type"}
+    with torch.device("meta"):
+        real = transformers.AutoModelForMaskedLM.from_config(transformers.BertConfig(**body))
+    largest = max(sum(one.numel() for one in each.parameters(recurse=False)) for each in real.modules())
+    assert counted(build(keys), 1, 1).largest == largest == 1024 * 64 + 1024
+
+
+def test_accelerate_counts_a_bool_as_a_bit() -> None:
+    """GPT-BigCode registers a causal mask of bools."""
+    keys = {"model_type": "gpt_bigcode", "n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 1024,
+            "n_positions": 256}  # fmt: skip
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    accelerate = pytest.importorskip("accelerate")
+    body = {key: value for key, value in keys.items() if key != "model_type"}
+    with accelerate.init_empty_weights():
+        real = transformers.AutoModel.from_config(transformers.GPTBigCodeConfig(**body), dtype=torch.float32)
+    total, (largest, _) = accelerate.utils.calculate_maximum_sizes(real)
+    given = counted(build(keys), 1, 1)
+    assert (given.total_bytes, given.layer_bytes) == (total, largest)
+
+
 @pytest.mark.parametrize(
     ("tool", "given", "path"),
     [

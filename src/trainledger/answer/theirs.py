@@ -9,11 +9,12 @@ from typing import Any
 
 from trainledger.base.dims import elements
 from trainledger.base.problems import InputError, Problem, nearest
-from trainledger.facts.dtypes import FP32
+from trainledger.facts.dtypes import BOOL, FP32
 from trainledger.facts.estimators import LEFT_OUT, LOADING, STATES_TOO, ZERO2_STATES, ZERO3_STATES
 from trainledger.facts.versions import NEWEST, at_least, parse_version
 from trainledger.ledger.layout import FREQUENCIES
 from trainledger.ledger.registered import Slot, slots_of
+from trainledger.model.operations import Linear
 from trainledger.model.program import Model
 
 ZERO2, ZERO3, ACCELERATE = "deepspeed-zero2", "deepspeed-zero3", "accelerate"
@@ -75,11 +76,17 @@ def counted(model: Model, ranks: int, per_node: int) -> Counted:
     modules: Counter[tuple[int, str]] = Counter()
     for slot in slots:
         modules[slot.at, _module(slot.weight.name)] += slot.size
-    given = Counted(sum(slot.size for slot in slots), max(modules.values()), ranks, per_node)
+    heads = [_own(op.spec) for op in model.head.ops if isinstance(op.spec, Linear)]
+    given = Counted(sum(slot.size for slot in slots), max(*modules.values(), *heads, 0), ranks, per_node)
     if not model.causal:
         return given
     layer, total = _base_bytes(model, slots)
     return replace(given, layer_bytes=layer, total_bytes=total)
+
+
+def _own(linear: Linear) -> int:
+    """Elements of a linear layer's own parameters, shared ones too: a tied head is a module with the table of words."""
+    return linear.weight.elements + (linear.bias.elements if linear.bias else 0)
 
 
 def _base_bytes(model: Model, slots: Sequence[Slot]) -> tuple[int, int]:
@@ -91,7 +98,8 @@ def _base_bytes(model: Model, slots: Sequence[Slot]) -> tuple[int, int]:
         if inside or slot.weight.name.startswith(base):
             parts[f"layer {slot.at}" if inside else _module(slot.weight.name)] += FP32.bytes_of(slot.size)
     for one in model.buffers:
-        parts[_module(one.name)] += one.dtype.bytes_of(elements(one.dims))
+        count = elements(one.dims)
+        parts[_module(one.name)] += count // LOADING.bools if one.dtype == BOOL else one.dtype.bytes_of(count)
     tables = 0
     if model.rotary:
         halves = [model.rotary.width(name) // len(FREQUENCIES) for name in model.rotary.sets]

@@ -66,12 +66,14 @@ ZERO3_STATES = Zero3States(
 @dataclass(frozen=True, slots=True)
 class Loading:
     """accelerate's `estimate-memory`. Of the model's own size: what part each dtype's takes; how many times the fp32
-    size training with Adam takes, from a release on, by dtype (none: not shown), and before it of the dtype's size."""
+    size training with Adam takes, from a release on, by dtype (none: not shown), and before it of the dtype's size; how
+    many bools of a buffer it counts as one byte."""
 
     parts: tuple[tuple[str, int], ...]
     since: str
     training: tuple[tuple[str, int], ...]
     before: int
+    bools: int
     source: Source
 
 
@@ -80,7 +82,12 @@ LOADING = Loading(
     "0.30",
     (("float32", 4), ("float16", 2)),
     4,
-    Source("accelerate estimate-memory", "accelerate/commands/estimate.py", "0.24 to 1.15"),
+    8,
+    Source(
+        "accelerate estimate-memory",
+        "accelerate/commands/estimate.py, utils/modeling.py (dtype_byte_size)",
+        "0.24 to 1.15",
+    ),
 )
 
 SHOWN_GB = GIB  # what DeepSpeed prints as GB
