@@ -21,7 +21,7 @@ CLASSES = {**LLAMA, "architectures": ["LlamaForSequenceClassification"], "pad_to
 
 def prefixed(model: dict[str, Any], count: int = 16, **sections: Any) -> Any:
     adapter = {"kind": "prefix-tuning", "dtype": "fp32", "options": {"num_virtual_tokens": count}}
-    return plan_of(model, adapter=adapter, **sections)
+    return plan_of(model, **{**sections, "adapter": {**adapter, **sections.get("adapter", {})}})
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_refusals(path: str, reason: str, sections: dict[str, Any]) -> None:
         {"model": {**STARCODER, "multi_query": False}},
         {"model": GEMMA3, "count": 63},
         {"parallel": {"strategy": "ddp", "dp": 2}},
-        {"parallel": {"strategy": "zero2", "dp": 2}},
+        {"parallel": {"strategy": "zero2", "dp": 2}, "adapter": {"dtype": "bf16"}},
         {"stack": {"versions": {"peft": "0.18.0", "transformers": "4.56.0", "torch": "2.8.0"}}},
     ],
 )

@@ -148,3 +148,15 @@ def test_nothing_trained_has_no_backward(sections: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="found 'none' without an adapter"):
         estimate(plan_of(trainable="none", **sections))
     estimate(plan_of(trainable="none"))
+
+
+def test_adapters_keep_their_names_in_fsdp1s_flat_parameters() -> None:
+    """They cannot be flattened with frozen weights in any other way: states are those of adapters alone."""
+    adapter = {"kind": "lora", "r": 4, "targets": ["q_proj"], "dtype": "bf16"}
+    plans = [{"strategy": strategy, "dp": 4, "world": 4} for strategy in ("fsdp1", "fsdp2")]
+    first, second = (
+        resident(estimate(plan_of(FOUR, adapter=adapter, parallel=one)))[Account.OPTIMIZER] for one in plans
+    )
+    assert second <= first <= 4 * second  # all of them may lie in one rank's part
+    with pytest.raises(InputError, match="use_orig_params: found false beside an adapter"):
+        estimate(plan_of(FOUR, adapter=adapter, parallel={**plans[0], "options": {"use_orig_params": False}}))

@@ -164,3 +164,15 @@ def test_paged_states_may_come_to_the_host() -> None:
     assert (paged.low, paged.expected) == (0, 0)
     count = estimate(plan_of()).parameters.total
     assert count < paged.high < 3 * count
+
+
+@pytest.mark.parametrize(("strategy", "parts"), [("ddp", 1), ("fsdp2", 4), ("zero3", 4)])
+def test_paged_states_are_a_ranks_own(strategy: str, parts: int) -> None:
+    def paged(**parallel: Any) -> float:
+        optimizer = {"name": "paged-adamw-32bit", "implementation": None}
+        answer = estimate(plan_of("llama-3.2-1b", optimizer=optimizer, parallel=parallel))
+        steps = next(one for one in beside(answer).host if one.name == "steps")
+        return sum(one.size.high * one.count for one in steps.parts if one.name.startswith("paged"))
+
+    whole = paged(strategy="none")
+    assert paged(strategy=strategy, world=4) == pytest.approx(whole * 4 / parts, rel=0.02)

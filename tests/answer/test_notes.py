@@ -12,7 +12,8 @@ from trainledger.answer.notes import Notes
 
 
 def notes(strategy: str, **sections: Any) -> Notes:
-    return estimate(plan_of(parallel={"strategy": strategy, "world": 4, "dp": 4}, **sections)).notes
+    ranks = 1 if strategy == "none" else 4
+    return estimate(plan_of(parallel={"strategy": strategy, "world": ranks, "dp": ranks}, **sections)).notes
 
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
@@ -39,3 +40,16 @@ def test_options_that_are_counted_are_not_listed_as_uncounted() -> None:
     assert [note.partition(":")[0] for note in estimate(plan).notes.uncounted] == [
         "parallel.options.zero_quantized_gradients"
     ]
+
+
+@pytest.mark.parametrize(("strategy", "said"), [("zero2", True), ("zero3", False)])
+def test_nvme_is_the_hosts_memory_before_stage_3(strategy: str, said: bool) -> None:
+    found = notes(strategy, offload={"optimizer": "nvme"}, optimizer={"implementation": "cpu"}).warnings
+    assert any("what is sent to NVMe" in note for note in found) is said
+
+
+@pytest.mark.parametrize(("name", "said"), [("paged-adamw-8bit", True), ("paged-adamw-32bit", False)])
+def test_the_note_on_8_bit_states_is_of_states_in_8_bits(name: str, said: bool) -> None:
+    batch = {"micro_batch": 64, "sequence": 2048}
+    found = notes("none", optimizer={"name": name, "implementation": None}, batch=batch).warnings
+    assert any("8-bit states save" in note for note in found) is said

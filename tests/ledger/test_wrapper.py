@@ -235,7 +235,7 @@ def test_small_weights_stay_gathered_between_steps() -> None:
 
 
 def test_mics_shards_within_its_group() -> None:
-    _, ledger = run("zero3", parallel={"options": {"mics_shard_size": 2}})
+    _, ledger = run("zero3", "0.19.6", parallel={"options": {"mics_shard_size": 2}})
     assert at_end(ledger, Account.MASTER) == 4 * sum(-(-size // 2) for size in sizes())
 
 
@@ -360,3 +360,24 @@ def test_weights_lie_there_twice_while_they_are_flattened_on_a_device_with_room(
     _, ledger = run("zero2", version, device=device)
     weights = [(line, n) for line, n in ledger.moments[0].live if ledger.lines[line].account is Account.WEIGHTS]
     assert (total(ledger.lines, weights) > 3 * sum(sizes())) is twice
+
+
+@pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
+def test_states_follow_the_gradients_that_the_optimizer_is_given(strategy: str) -> None:
+    """Adafactor keeps its second moment in the gradient's dtype: fp32 for a flat part, as its master weights are."""
+    _, ledger = run(strategy, optimizer={"name": "adafactor", "implementation": None})
+    assert at_end(ledger, Account.OPTIMIZER) == pytest.approx(at_end(ledger, Account.MASTER), abs=64)
+
+
+def test_stages_1_and_2_keep_on_the_host_what_is_sent_to_nvme() -> None:
+    given = {"optimizer": {"implementation": "cpu"}}
+    nvme, host = (run("zero2", offload={"optimizer": place}, **given)[1].host for place in ("nvme", "cpu"))
+    assert nvme == host
+
+
+@pytest.mark.parametrize(("version", "rounded"), [("0.19.3", True), ("0.19.4", False)])
+def test_swap_buffers_are_rounded_by_pytorchs_allocator_alone(version: str, rounded: bool) -> None:
+    section = {"device": "nvme", "buffer_count": 3, "buffer_size": 300_000}
+    _, ledger = run("zero3", version, parallel={"options": {"offload_param": section}})
+    buffers = [(line.unit, count) for line, count in ledger.host if line.name.startswith("swap buffers")]
+    assert buffers == [(1 << 21 if rounded else 3 * 300_000 * 2, 1)]

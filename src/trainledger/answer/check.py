@@ -22,6 +22,7 @@ from trainledger.answer.check_pipeline import pipeline_model_problems, pipeline_
 from trainledger.answer.check_preferences import preference_problems
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
 from trainledger.answer.check_sequence import fetches, sequence_model_problems, sequence_problems
+from trainledger.answer.check_spread import spread_problems
 from trainledger.answer.check_stacked import expert_problems
 from trainledger.answer.check_tensor import tensor_model_problems, tensor_problems
 from trainledger.answer.check_torchtitan import torchtitan_problems
@@ -210,6 +211,7 @@ def _parts(plan: Plan) -> Iterator[Problem]:
     yield from adapter_problems(plan)
     yield from prefix_problems(plan)
     yield from deepspeed_problems(plan)
+    yield from spread_problems(plan)
     yield from (*host_step_problems(plan), *activation_problems(plan))
     for name in ("optimizer", "params", "activations"):
         place = getattr(plan.offload, name)

@@ -10,7 +10,7 @@ from trainledger.facts.dtypes import FP32
 from trainledger.facts.peft import UPCAST
 from trainledger.facts.sharding import FIRST
 from trainledger.ledger.losses import CHUNKED, FUSED
-from trainledger.ledger.strategy import fsdp_of, keeps_names, wraps_layers
+from trainledger.ledger.strategy import fsdp_of, joins_adapters, keeps_names, wraps_layers
 from trainledger.ledger.units import units_of
 from trainledger.model.build import WHOLE, upcasts
 from trainledger.model.counts import storages
@@ -25,6 +25,10 @@ def trainable_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     """A pattern that fits nothing; nothing that is trained under a pipeline or a loss that makes gradients in its
     forward; a unit of FSDP1 of which some is trained."""
     yield from _upcast_problems(plan)
+    if joins_adapters(plan) and not keeps_names(plan):
+        allowed = "FSDP1 flattens weights that are all trained"
+        fix = "Set it to true, or name stack.versions.accelerate, whose Trainer wraps what is trained apart."
+        yield Problem("parallel.options.use_orig_params", "found false beside an adapter", allowed, fix)
     if plan.adapter is not None or plan.trainable in WHOLE:
         if plan.adapter is None and plan.trainable == "none" and (plan.parallel.pp > 1 or plan.stack.loss in LOSSES):
             allowed = "without a pipeline and with a plain loss it can be estimated so far"

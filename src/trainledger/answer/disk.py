@@ -10,7 +10,7 @@ from trainledger.answer.saved_sizes import dtype_of
 from trainledger.answer.tables import host_lines
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.optimizer_bytes import shared_tensors, state_bytes
-from trainledger.facts.optimizer_kinds import Kind, Place
+from trainledger.facts.optimizer_kinds import Kind
 from trainledger.ledger.rank import trained_of, updates_of
 from trainledger.model.counts import kinds
 
@@ -20,7 +20,8 @@ class Elsewhere:
     """Bytes besides the device's allocator. A checkpoint leaves metadata out, and no tensor in it is rounded.
 
     `weights_only`: what inference reads. `checkpoint`: what resuming needs: weights, master weights, optimizer states.
-    `paged`: optimizer states in managed memory, on the device or on the host. `host`: the host's, those included.
+    `paged`: a rank's optimizer states in managed memory, on the device or on the host. `host`: what a rank keeps on
+    the host, those included.
     """
 
     weights_only: int
@@ -34,7 +35,7 @@ def elsewhere(answer: Estimate) -> Elsewhere:
     plan, model = answer.plan, answer.model
     trained, updates = trained_of(plan), updates_of(plan)
     master = DTYPES[plan.precision.master] if plan.precision.master else None
-    weights = states = paged = 0
+    weights = states = 0
     for weight, count in kinds(model):
         own = dtype_of(plan, weight)
         if plan.adapter is None or trained(weight):  # of an adapter's run only what it trains is saved
@@ -45,9 +46,9 @@ def elsewhere(answer: Estimate) -> Elsewhere:
             states += master.bytes_of(weight.elements) * count
         for state in state_bytes(updates.row, weight.shape, master or own, updates.options(weight)):
             states += state.bytes * count if state.kind is not Kind.STEP else 0
-            paged += state.bytes * count if state.place is Place.MANAGED else 0
     if states:
         states += sum(table.bytes for table in shared_tensors(updates.row))
+    paged = answer.ledger.paged
     return Elsewhere(weights, weights + states, paged, host_lines(answer.ledger) + paged)
 
 

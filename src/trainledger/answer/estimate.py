@@ -160,7 +160,7 @@ def _replay(of: Drawn) -> tuple[tuple[Group, ...], Ledger, Replayed | None, Conf
 
 
 def _states_note(plan: Plan, ledger: Ledger, peak: Peak) -> Iterable[str]:
-    return states_note(plan, states_of(ledger)[Account.OPTIMIZER], peak)
+    return states_note(plan, states_of(ledger)[Account.OPTIMIZER] + ledger.paged, peak)
 
 
 def _everywhere(plan: Plan, verdict: Verdict, ledger: Ledger, of: tuple[Model, int]) -> Verdict:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from trainledger.answer.bands import Band
 from trainledger.answer.checkpoint import Checkpoint, largest
 from trainledger.answer.node import together
-from trainledger.answer.saved import OPTIMIZER, RANK_0, saved_of
+from trainledger.answer.saved import OPTIMIZER, RANK_0
 from trainledger.answer.saved_sizes import dtype_of
 from trainledger.base.places import Place
 from trainledger.base.sources import Source
@@ -80,7 +80,7 @@ def host_moments(plan: Plan, model: Model, ledger: Ledger, written: Checkpoint) 
     """Every moment of the node that this plan's fullest rank runs on, in order."""
     ranks = together(plan)
     always = (_interval("process of a rank", PROCESS, ranks),)
-    steps = (*always, *_kept(ledger, ranks), *_paged(plan, model, ledger, ranks), *_workers(plan, ranks))
+    steps = (*always, *_kept(ledger, ranks), *_paged(plan, ledger, ranks), *_workers(plan, ranks))
     moments = [
         HostMoment(LOAD, (*always, *_loading(plan, model, ranks))),
         HostMoment(STEPS, steps),
@@ -167,12 +167,11 @@ def _kept(ledger: Ledger, ranks: int) -> Iterator[Part]:
         yield _counted(f"{account.value.replace('_', ' ')} of a rank", size, ranks, sources[account])
 
 
-def _paged(plan: Plan, model: Model, ledger: Ledger, ranks: int) -> Iterator[Part]:
+def _paged(plan: Plan, ledger: Ledger, ranks: int) -> Iterator[Part]:
     """Optimizer states in managed memory: on the device while there is room, else all of them here."""
-    size = saved_of(plan, model, ledger).paged
-    if size:
+    if ledger.paged:
         source = updates_of(plan).row.source
-        yield Part("paged optimizer states, where the device has no room", Band(0, 0, size), ranks, source)
+        yield Part("paged optimizer states, where the device has no room", Band(0, 0, ledger.paged), ranks, source)
 
 
 def _workers(plan: Plan, ranks: int) -> Iterator[Part]:

@@ -14,10 +14,10 @@ from trainledger.facts.sharding import FIRST, SECOND
 from trainledger.ledger.book import Book
 from trainledger.ledger.fsdp1 import Flat
 from trainledger.ledger.layout import Layout as Kept
-from trainledger.ledger.layout import Sharded
 from trainledger.ledger.layout_amp import MixedPrecision
 from trainledger.ledger.layout_bf16 import Bf16
 from trainledger.ledger.layout_flat import FlatSharded
+from trainledger.ledger.layout_fsdp2 import Sharded
 from trainledger.ledger.layout_lowlevel import LowLevelZero
 from trainledger.ledger.layout_zero import ZeroFlat
 from trainledger.ledger.layout_zero3 import ZeroParts

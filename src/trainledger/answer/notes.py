@@ -43,7 +43,7 @@ from trainledger.plan.engines import ZERO
 from trainledger.plan.schema import Plan
 
 REFERENCE = "sm80"  # of the run's keys none that is asked for here depends on the architecture
-BNB_ROWS_BY_NAME = frozenset(row.name for row in BNB_ROWS)
+CODED = frozenset(row.name for row in BNB_ROWS if row.blocks is not None)  # optimizers with states in 8 bits
 COMPILED = (TORCHTITAN, "torchtune")  # frameworks whose compiled layers and losses have rules
 WHOLE = ".modules_to_save.default.weight"
 
@@ -117,6 +117,8 @@ def _zero(plan: Plan) -> Iterator[str]:
     if strategy != "zero3" and plan.stack.framework != LOW_LEVEL.framework:  # which cuts every parameter evenly
         differ = "ranks differ by where their part begins; the fullest and the emptiest are listed"
         yield f"parallel.strategy: under {strategy} {differ}"
+    if plan.offload.optimizer == "nvme" and strategy != "zero3":
+        yield f"offload.optimizer: {strategy} keeps in the host's memory what is sent to NVMe ({DEEPSPEED.source})"
     if plan.stack.framework == "transformers":
         yield (
             "optimizer: one group of parameters, as where DeepSpeed's configuration names the optimizer; the Trainer's "
@@ -167,7 +169,7 @@ def _by_size(plan: Plan, model: Model) -> Iterator[str]:
 def states_note(plan: Plan, states: int, peak: Peak) -> Iterator[str]:
     """Where states in 8 bits (`states` bytes) save little of the peak, though that is what they are chosen for."""
     codes, full = INT8.bytes_of(1), FP32.bytes_of(1)
-    if plan.optimizer.name not in BNB_ROWS_BY_NAME or not states:
+    if plan.optimizer.name not in CODED or not states:
         return
     saved = states * (full - codes) // codes
     if saved < SMALL.share * peak.allocated.expected:

@@ -44,8 +44,7 @@ class Written:
 class Saved:
     """Tensors that a checkpoint may hold, of the whole model (bytes): weights of each kind of layer, with the number of
     equal layers; their sum, master weights, optimizer states; of one rank: weights, and master weights with states, as
-    it holds them; of the fullest of ranks that shard them, weights with states; of the states, those in managed
-    memory."""
+    it holds them; of the fullest of ranks that shard them, weights with states."""
 
     format: str
     tensors: tuple[tuple[tuple[int, ...], int], ...]
@@ -55,7 +54,6 @@ class Saved:
     rank_weights: int
     rank_states: int
     fullest: int
-    paged: int
 
     @property
     def states(self) -> int:
@@ -79,14 +77,13 @@ def inner_format(plan: Plan, name: str) -> str:
 
 def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
     """What there is to save. Of an adapter's run only what it trains is."""
-    masters = states = fullest = paged = 0
+    masters = states = fullest = 0
     for one in sized(plan, model):
         weight, count = one.weight, one.copies
         if one.saved:
             fullest += dtype_of(plan, weight).bytes_of(_part(plan, weight)) * count
         masters += one.master * count
         states += sum(one.states) * count
-        paged += one.paged * count
         fullest += sum(-(-size * _part(plan, weight) // weight.elements) for size in one.states) * count
     states += sum(table.bytes for table in shared_tensors(updates_of(plan).row)) if states else 0
     held = [(line.account, line.dtype.bytes_of(elements(line.dims)) * copies) for line, copies in resident(ledger)]
@@ -94,7 +91,7 @@ def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
     return Saved(
         format_of(plan), tensors, sum(sum(sizes) * count for sizes, count in tensors), masters, states,
         sum(size for account, size in held if account is Account.WEIGHTS),
-        sum(size for account, size in held if account in STATES), fullest, paged,
+        sum(size for account, size in held if account in STATES), fullest,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.optimizer_bytes import state_bytes
-from trainledger.facts.optimizer_kinds import Kind, Place
+from trainledger.facts.optimizer_kinds import Kind
 from trainledger.ledger.rank import trained_of, updates_of
 from trainledger.model.counts import kinds
 from trainledger.model.program import Model, Weight
@@ -17,14 +17,13 @@ from trainledger.plan.schema import Plan
 
 class Sizes(NamedTuple):
     """A weight, how many such there are, and bytes of each: as it is saved (0: it is not), its master weight, its
-    states (without counts of steps), and those of them that lie in managed memory."""
+    states (without counts of steps)."""
 
     weight: Weight
     copies: int
     saved: int
     master: int
     states: tuple[int, ...]
-    paged: int
 
     @property
     def kept(self) -> int:
@@ -58,10 +57,9 @@ def sized(plan: Plan, model: Model) -> Iterator[Sizes]:
         own, learns = dtype_of(plan, weight), trained(weight)
         saved = saved_dtype(plan, own).bytes_of(weight.elements) if plan.adapter is None or learns else 0
         if not learns:
-            yield Sizes(weight, count, saved, 0, (), 0)
+            yield Sizes(weight, count, saved, 0, ())
             continue
         copied = master.bytes_of(weight.elements) if master is not None and master != own else 0
         made = state_bytes(updates.row, weight.shape, master or own, updates.options(weight))
         states = [one for one in made if one.kind is not Kind.STEP]
-        paged = sum(one.bytes for one in states if one.place is Place.MANAGED)
-        yield Sizes(weight, count, saved, copied, tuple(one.bytes for one in states), paged)
+        yield Sizes(weight, count, saved, copied, tuple(one.bytes for one in states))

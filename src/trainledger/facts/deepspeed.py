@@ -48,6 +48,16 @@ SPLIT = _since("0.12.3", "part of an offloaded optimizer kept on the device", "z
 SPLIT_TORCH = _since("0.13.3", "torch's AdamW for the part kept on the device", "zero/stage3.py")
 SPLIT_FIRST = _since("0.18.0", "the first sub-groups kept on the device, not the last", "zero/stage3.py")
 SPLIT_OPTIMIZERS = ("adam", "adamw")  # whose updates are divided: DeepSpeed's CPU Adam; by their names in a plan
+SPLIT_CHECKED = _since("0.15.1", "a divided optimizer refused but in stage 3", "zero/config.py, offload_ratio_check")
+HOST_OPTIMIZERS = ("adam", "adamw", "lion", "adagrad")  # of which it has kernels for the host; by their names in a plan
+HOSTED = Source(
+    "DeepSpeed, an offloaded optimizer has to be one of its own for the host",
+    "deepspeed/runtime/engine.py, _configure_optimizer (zero_force_ds_cpu_optimizer), _configure_basic_optimizer",
+    "0.9.5 to 0.19.8",
+)
+FP8_KEPT = _since("0.19.3", "8-bit floating-point parameters left as they are", "engine.py, CASTABLE_DTYPES")
+NO_MICS = _since("0.19.7", "no MiCS", "config.py, _REMOVED_ZERO_CONFIG_KEYS")
+LOCKED = _since("0.19.4", "swap buffers locked in place, not rounded up", "swap_tensor/utils.py")
 QUANTIZED = _since("0.10.0", "weights gathered in 8 bits", PARTITION)
 CODED_COPIES = _since("0.17.2", "values of 8-bit codes cast to the weights' dtype as copied", PARTITION)
 CODED_PARTS = _since("0.19.6", "weights cast to fp16 for the 8-bit kernels and back", PARTITION)
@@ -125,12 +135,13 @@ PINNED = Pinned(Source("PyTorch CachingHostAllocator", "aten/src/ATen/core/Cachi
 @dataclass(frozen=True, slots=True)
 class Swap:
     """ZeRO-Infinity's defaults: buffers for the optimizer, each as large as a sub-group; buffers for weights and their
-    elements; elements of weights that stay in the host's memory."""
+    elements; elements of weights that stay in the host's memory; bytes from which on a part goes to NVMe."""
 
     optimizer_buffers: int
     weight_buffers: int
     weight_elements: int
     weights_kept: int
+    smallest: int
     source: Source
 
 
@@ -139,7 +150,12 @@ SWAP = Swap(
     5,
     100_000_000,
     1_000_000_000,
-    Source("DeepSpeed ZeRO-Infinity", "deepspeed/runtime/zero/offload_config.py", "0.9.5 to 0.19.8"),
+    1_048_576,
+    Source(
+        "DeepSpeed ZeRO-Infinity",
+        "deepspeed/runtime/zero/offload_config.py, swap_tensor/partitioned_param_swapper.py",
+        "0.9.5 to 0.19.8",
+    ),
 )
 
 STAGES = {"zero1": 1, "zero2": 2, "zero3": 3}  # by the strategy's name in a plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainledger.base.sources import Source
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
 from trainledger.facts.default_words import PEFT, framework
@@ -9,6 +10,11 @@ from trainledger.facts.peft import ADAPTER_DTYPE, DEFAULT_TARGETS, LORA_KINDS, T
 from trainledger.facts.peft_methods import METHODS
 
 _GIVEN = ("adapter.kind", GIVEN)
+ENGINE = Source(
+    "DeepSpeed, parameters cast by the engine",
+    "deepspeed/runtime/engine.py, _configure_distributed_model",
+    "0.9.5 to 0.19.8",
+)
 ADAPTER_DTYPES = (
     DefaultRow(
         "adapter.dtype",
@@ -16,6 +22,25 @@ ADAPTER_DTYPES = (
         "ColossalChat's adapters are made like the weight",
         LOW_LEVEL.source,
         (_GIVEN, framework(LOW_LEVEL.framework)),
+    ),
+    DefaultRow(
+        "adapter.dtype",
+        Follows("precision.weights"),
+        "DeepSpeed's engine casts every parameter to its own dtype",
+        ENGINE,
+        (_GIVEN, ("parallel.strategy", ("zero1", "zero2")), ("precision.weights", ("bf16", "fp16"))),
+    ),
+    DefaultRow(
+        "adapter.dtype",
+        Follows("precision.weights"),
+        "DeepSpeed's engine casts every parameter to its own dtype",
+        ENGINE,
+        (
+            _GIVEN,
+            framework("deepspeed"),
+            ("parallel.strategy", ("none", "ddp")),
+            ("precision.weights", ("bf16", "fp16")),
+        ),
     ),
     DefaultRow(
         "adapter.dtype",

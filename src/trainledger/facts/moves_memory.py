@@ -18,6 +18,7 @@ TUNE_LOSS = Source("torchtune CEWithChunkedOutputLoss", "torchtune/modules/loss"
 OPTIM = Source("PyTorch optimizers, foreach and fused", "docs: torch.optim, implementations", "2.13")
 IN_BACKWARD = Source("PyTorch tutorial: optimizer step in backward", "pytorch.org/tutorials/intermediate", "2023-10")
 BNB = Source("8-bit Optimizers via Block-wise Quantization", "arXiv:2110.02861; bitsandbytes", "2021-10")
+TORCHAO = Source("torchao low-bit optimizers, which take DTensors", "torchao/optim/README.md", "0.18.0")
 ADAFACTOR = Source("Adafactor", "arXiv:1804.04235", "2018-04")
 LION = Source("Symbolic Discovery of Optimization Algorithms (Lion)", "arXiv:2302.06675", "2023-02")
 MIXED = Source("Mixed Precision Training", "arXiv:1710.03740, section 3.1", "2017-10")
@@ -38,6 +39,8 @@ KIND = "stack.recompute.kind"
 WHOLE = ("adapter", Set(False))
 WHOLE_MODEL = (WHOLE, ("trainable", ("all",)), ("quantization", Set(False)))
 PAGED = "bitsandbytes; the states lie in managed memory, on the device while there is room, else on the host"
+DTENSORS = ("parallel.strategy", ("fsdp2", "hsdp"))
+PLAIN = ("parallel.strategy", ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp1-noshard"))
 ROUNDING = "optimizer states are kept in blocks of 8 bits"
 
 RECOMPUTE = (
@@ -129,17 +132,23 @@ OPTIMIZER = (
     ),
     Move(
         "8-bit optimizer states", "states", (("optimizer.name", "adamw-8bit"), ("optimizer.implementation", OUT)),
-        Price.NUMERICS, BNB, (("optimizer.name", ADAMS), (FRAMEWORK, CHOSEN)), needs="bitsandbytes", numerics=ROUNDING,
+        Price.NUMERICS, BNB, (("optimizer.name", ADAMS), (FRAMEWORK, CHOSEN), PLAIN), needs="bitsandbytes",
+        numerics=ROUNDING,
+    ),
+    Move(
+        "8-bit optimizer states", "states",
+        (("optimizer.name", "adamw-torchao-8bit"), ("optimizer.implementation", OUT)), Price.NUMERICS, TORCHAO,
+        (("optimizer.name", ADAMS), (FRAMEWORK, CHOSEN), DTENSORS), needs="torchao", numerics=ROUNDING,
     ),
     Move(
         "paged 8-bit optimizer states", "states",
         (("optimizer.name", "paged-adamw-8bit"), ("optimizer.implementation", OUT)), Price.NUMERICS, BNB,
-        (("optimizer.name", (*ADAMS, "adamw-8bit")), (FRAMEWORK, CHOSEN)), needs=PAGED, numerics=ROUNDING,
+        (("optimizer.name", (*ADAMS, "adamw-8bit")), (FRAMEWORK, CHOSEN), PLAIN), needs=PAGED, numerics=ROUNDING,
     ),
     Move(
         "paged optimizer states", "states",
         (("optimizer.name", "paged-adamw-32bit"), ("optimizer.implementation", OUT)), Price.HOST, BNB,
-        (("optimizer.name", ADAMS), (FRAMEWORK, CHOSEN)), needs=PAGED,
+        (("optimizer.name", ADAMS), (FRAMEWORK, CHOSEN), PLAIN), needs=PAGED,
     ),
     Move(
         "optimizer moments in bf16", "states", (("optimizer.states", {"first": "bf16", "second": "bf16"}),),

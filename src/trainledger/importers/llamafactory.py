@@ -183,7 +183,7 @@ def _stack(front: FrontEnd) -> None:
         if own.text("stage") not in (None, "pt", "sft"):
             kernels = {"fused_linear_cross_entropy": False, "cross_entropy": True}
             front.hand("liger_kernel_config", kernels, "enable_liger_kernel")
-    if own.flag("upcast_layernorm"):
+    if own.flag("upcast_layernorm") and not own.has("deepspeed"):  # whose engine casts them again
         front.piece.give("precision.norms", "fp32", own.where("upcast_layernorm"))
     if own.has("adapter_name_or_path") and own.flag("create_new_adapter"):
         front.uncounted("adapter_name_or_path", own.where("adapter_name_or_path"), Direction.LOW)

@@ -137,7 +137,7 @@ class Fsdp2(UnitHooks):
         events, read = list[int](), list[int]()
         for member in unit.members:
             brought = self.lines.brought(member) + 1
-            if self.how.stored == self.how.compute:
+            if self.how.stored == self.how.compute or member.weight.packed:
                 events.append(brought)
                 read.append(brought)
                 continue

@@ -10,6 +10,7 @@ from trainledger.base.dims import Dims
 from trainledger.facts.dtypes import DType
 from trainledger.lines.shards import rows_at, rows_of, with_columns, with_rows
 from trainledger.model.program import Role, Weight
+from trainledger.model.quantised import parameter_of
 
 
 class Ending(StrEnum):
@@ -66,6 +67,14 @@ class How:
         """Whether layers are gathered one ahead in forward."""
         return self.routed is not None and self.routed.ahead
 
+    def _dims(self, weight: Weight) -> Dims:
+        """The dims that are sharded: of a packed weight those of its codes."""
+        return parameter_of(weight, self.stored)[0]
+
+    def kept(self, weight: Weight) -> DType:
+        """The dtype of a weight's shards."""
+        return parameter_of(weight, self.stored)[1]
+
     def ranks_of(self, weight: Weight) -> int:
         """Ranks that one weight is sharded over."""
         return self.routed.ranks if self.routed and weight.role is Role.EXPERT else self.ranks
@@ -76,19 +85,19 @@ class How:
 
     def held(self, weight: Weight) -> Dims:
         """The part of the fullest rank."""
-        dims, ranks = weight.flat, self.ranks_of(weight)
+        dims, ranks = self._dims(weight), self.ranks_of(weight)
         if self.by_width(weight):
             return with_columns(dims, dims[1].size // ranks)
         return with_rows(dims, rows_of(dims[0].size, ranks))
 
     def own(self, weight: Weight) -> Dims:
         """The part of the rank that is looked at."""
-        dims, ranks = weight.flat, self.ranks_of(weight)
+        dims, ranks = self._dims(weight), self.ranks_of(weight)
         if self.by_width(weight):
             return with_columns(dims, dims[1].size // ranks)
         return with_rows(dims, rows_at(dims[0].size, ranks, self.rank % ranks))
 
     def whole(self, weight: Weight) -> Dims:
         """All ranks' parts, with the padding of the last ones."""
-        dims, ranks = weight.flat, self.ranks_of(weight)
+        dims, ranks = self._dims(weight), self.ranks_of(weight)
         return dims if self.by_width(weight) else with_rows(dims, rows_of(dims[0].size, ranks) * ranks)

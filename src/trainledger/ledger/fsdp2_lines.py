@@ -54,7 +54,7 @@ class UnitLines:
     def brought(self, member: Member) -> int:
         """A shard copied from the host."""
         name = f"{member.name} (shard, from the host)"
-        made = (self.how.stored, FSDP2.streams.gather)
+        made = (self.how.kept(member.weight), FSDP2.streams.gather)
         return self._flat(Account.GATHERED, name, self.part(member.weight), made)
 
     def cast_of(self, member: Member) -> int:
@@ -68,8 +68,8 @@ class UnitLines:
         return self._flat(Account.GATHERED, f"gathered weights of {unit.name}", *self._sized(unit, self._ranks(unit)))
 
     def read(self, weight: Weight) -> DType:
-        """The dtype in which a weight is gathered."""
-        return weight.gathered or self.how.compute
+        """The dtype in which a weight is gathered: codes of a packed one as they are."""
+        return self.how.kept(weight) if weight.packed else weight.gathered or self.how.compute
 
     def _sized(self, unit: Unit, ranks: int) -> tuple[int, tuple[DType, int]]:
         """Elements of a unit's parts of so many ranks and their dtype: bytes, where not all have one."""
@@ -110,7 +110,7 @@ class UnitLines:
     def _between(self, member: Member) -> int:
         name, how = f"{member.name} (kept over {self.how.between} ranks)", self.how
         size = self.part(member.weight) * how.ranks_of(member.weight) // how.between
-        return self._flat(Account.GATHERED, name, size, (how.compute, 0))
+        return self._flat(Account.GATHERED, name, size, (self.read(member.weight), 0))
 
     def unreduced(self, weight: Weight) -> int:
         """A whole gradient that waits in the dtype of reductions."""

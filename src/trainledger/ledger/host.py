@@ -26,13 +26,15 @@ Lines = tuple[tuple[Line, int], ...]
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Where an offloaded part lies: in the host's memory (page-locked or not), or on NVMe behind buffers of the host:
-    how many, and elements of each. `masters`: master weights are page-locked too."""
+    how many, and elements of each. `masters`: master weights are page-locked too. `rounded`: PyTorch's allocator makes
+    these buffers."""
 
     nvme: bool
     pinned: bool
     buffers: int
     size: int
     masters: bool = False
+    rounded: bool = False
 
 
 def host_line(account: Account, name: str, size: int, dtype: DType, pinned: bool = False) -> Line:
@@ -67,7 +69,7 @@ def optimizer_lines(
     if kept.nvme:
         largest = max(parts, default=0)
         count = kept.buffers or SWAP.optimizer_buffers
-        yield host_line(Account.OPTIMIZER, "swap buffer of the optimizer", largest, master, True), count
+        yield host_line(Account.OPTIMIZER, "swap buffer of the optimizer", largest, master, kept.rounded), count
 
     def line(account: Account, name: str, size: int, dtype: DType, pinned: bool = False) -> tuple[Line, int]:
         made = nvme_line(account, name, size, dtype) if kept.nvme else host_line(account, name, size, dtype, pinned)

@@ -5,33 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from trainledger.base.dims import Axis, Dim, elements
+from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import NONE, Hooks, Micro, Pieces, arranged
 from trainledger.ledger.book import ACCUMULATE, MODELS, Made
-from trainledger.ledger.fsdp2 import Fsdp2, Kept
-from trainledger.ledger.fsdp2_how import How
-from trainledger.ledger.fsdp2_lines import UnitLines
-from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves, keeps_own
 from trainledger.ledger.loading import loaded
 from trainledger.ledger.micro import walk
-from trainledger.ledger.offload import host_lines
 from trainledger.ledger.offloaded import Offloaded, offloading_of, on_host
 from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import around, ordered
-from trainledger.ledger.units import Units
 from trainledger.ledger.updates import Parameter, Runs, births
 from trainledger.lines.line import Account, Line
-from trainledger.lines.shards import classes
 from trainledger.model.program import Model, Weight
+from trainledger.model.quantised import Stored as Tensor
 from trainledger.model.quantised import tensors_of
 from trainledger.model.weights import WITH_NORMS
-
-if TYPE_CHECKING:
-    from trainledger.ledger.step import Updates
 
 FREQUENCIES = ("inv_freq", "original_inv_freq")  # of as many rotary dims as there are pairs
 Copies = list[tuple[int, int]]  # lines, and how many of each
@@ -163,11 +154,15 @@ class Layout:
         """Weights and buffers."""
         lines = Copies()
         for prefix, weight, count in weights_of(self.job.model):
-            for one in tensors_of(self.held(weight), self.stored(weight)):
-                made = Made(one.dtype, one.source or MODELS, self.shards)
+            for one, shards in self.tensors(weight):
+                made = Made(one.dtype, one.source or MODELS, shards)
                 line = self.job.book.made(Account.WEIGHTS, prefix + one.name, one.dims, made)
                 lines.append((line, count * one.copies))
         return lines + buffers_of(self.job)
+
+    def tensors(self, weight: Weight) -> list[tuple[Tensor, int]]:
+        """What this rank keeps a weight as, each with the ranks that it is spread over."""
+        return [(one, self.shards) for one in tensors_of(self.held(weight), self.stored(weight))]
 
     @property
     def shards(self) -> int:
@@ -204,95 +199,5 @@ class Layout:
             rest = self.job.run.alone
             flags = enumerate(self.schedule.flags(later))
             return tuple(of(fresh, rest and (later or number > 0)) for number, (fresh, _) in flags)
-
-        return step
-
-
-class Sharded(Layout):
-    """FSDP2: every parameter's rows are spread over ranks; units of weights are gathered and reduced together."""
-
-    def __init__(self, job: Job, schedule: Schedule, units: Units, how: How, updates: Updates) -> None:
-        self.units, self.how, self.updates = units, how, updates
-        self.lines = UnitLines(job.book, how)
-        sizes = {weight.flat[0].size for _, weight, _ in weights_of(job.model) if job.trained(weight)}
-        self.classes = classes(sizes, how.ranks)
-        super().__init__(job, schedule, Stored(how.stored, how.stored))
-        self.stepped = self.parameters
-        if how.offload:  # the optimizer steps on the host
-            self.parameters = ()
-
-    def weights(self) -> Copies:
-        """Weights, unless they lie in the host's memory, and buffers."""
-        return buffers_of(self.job) if self.how.offload else super().weights()
-
-    def host(self) -> Lines:
-        """Offloaded shards, their reduced gradients and states."""
-        if not self.how.offload:
-            return ()
-        rows = [(prefix, self.held(weight), count) for prefix, weight, count in weights_of(self.job.model)]
-        shards = [
-            (prefix + one.name, elements(one.dims), one.dtype, count * one.copies)
-            for prefix, weight, count in rows
-            for one in tensors_of(weight, self.stored(weight))
-        ]
-        gradients = [(one.name, elements(one.weight.dims), one.dtype, one.count) for one in self.stepped]
-        return host_lines(shards, gradients, self.stepped, self.updates)
-
-    def local(self, weight: Weight) -> Weight:
-        """The part of this rank; the first is the fullest."""
-        return replace(weight, dims=self.how.own(weight))
-
-    @property
-    def rank(self) -> int | None:
-        """The rank that is looked at, where a parameter's rows do not divide evenly."""
-        return self.how.rank if len(self.classes) > 1 else None
-
-    @property
-    def equals(self) -> tuple[tuple[int, int], ...]:
-        """Runs of ranks of one shard group that hold the same."""
-        return self.classes
-
-    def held(self, weight: Weight) -> Weight:
-        """As many rows on every rank as on the fullest."""
-        return replace(weight, dims=self.how.held(weight))
-
-    @property
-    def reduces(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def shards(self) -> int:
-        """The ranks of one shard group."""
-        return self.how.ranks
-
-    def gradients(self) -> Copies:
-        """One tensor of each unit's reduced gradients."""
-        if self.how.offload:
-            return []
-        counts: Counter[int] = Counter()
-        for unit in self.units.every():
-            size = sum(self.lines.share(one.weight) for one in unit.members if self.job.trained(one.weight))
-            if size:
-                counts[self.lines.gradient(unit, size)] += 1
-        return list(counts.items())
-
-    def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
-        """The micro-batches of a step, by whether it is later than the first."""
-        own = self.how.reduce == self.how.compute  # gradients that wait are autograd's own
-        walked = {True: walk(self.job, leaves)}
-        made: dict[tuple[tuple[bool, bool], ...], tuple[Micro, ...]] = {}
-
-        def step(later: bool) -> tuple[Micro, ...]:
-            flags, kept, found = tuple(self.schedule.flags(later)), Kept(), []
-            if flags in made:  # nothing stays from step to step
-                return made[flags]
-            for fresh, sync in flags:
-                first = not (own and any(kept.waiting.values()))
-                if first not in walked:
-                    walked[first] = walk(self.job, replace(leaves, fresh=first))
-                found.append(arranged(*walked[first], Fsdp2(self.units, self.lines, kept, (fresh, sync))))
-            made[flags] = tuple(found)
-            return made[flags]
 
         return step

@@ -15,7 +15,7 @@ from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import Hooks, Micro, arranged
 from trainledger.ledger.book import ACCUMULATE, Book
 from trainledger.ledger.layout import Copies
-from trainledger.ledger.layout_zero import KINDS, OPTIMIZER, DeepSpeed, Moments
+from trainledger.ledger.layout_deepspeed import KINDS, OPTIMIZER, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.registered import Slot

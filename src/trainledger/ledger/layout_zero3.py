@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.deepspeed import BORN_FP32, DEEPSPEED, GRADIENT_DTYPE, LAZY_STATES, SWAP
-from trainledger.facts.dtypes import BOOL, FP16, DType
+from trainledger.facts.dtypes import BOOL, FP16, UINT8, DType
 from trainledger.ledger.arrange import Micro, arranged
 from trainledger.ledger.book import Made
 from trainledger.ledger.host import Kept, Lines, host_line, nvme_line, optimizer_lines
-from trainledger.ledger.layout_zero import KINDS, OPTIMIZER, DeepSpeed, Moments
+from trainledger.ledger.layout_deepspeed import KINDS, OPTIMIZER, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.opening import Job
@@ -27,6 +27,7 @@ from trainledger.ledger.zero3_codes import Coded, Codes
 from trainledger.ledger.zero3_fetch import Coordinator
 from trainledger.ledger.zero3_gathered import Fetching, Gathered
 from trainledger.ledger.zero3_split import on_device, staying
+from trainledger.ledger.zero3_spread import dtype_of, spread
 from trainledger.lines.line import Account, Line
 from trainledger.lines.shards import rows_of
 from trainledger.lines.stream import EMPTY
@@ -55,6 +56,7 @@ class ZeroParts(DeepSpeed):
     def __init__(self, job: Job, how: Zero, updates: Updates, parts: Parts) -> None:
         super().__init__(job, how, on_device(updates, how.version) if how.offload else updates)
         self.parts, self.hosted = parts, updates
+        self.every, self.slots = self.slots, spread(self.slots)
         self.subs = tuple(sub for group in self.grouped() for sub in self._cut(group))
         self.here = range(len(self.subs))  # sub-groups that are updated on the device
         if how.offload:
@@ -138,10 +140,10 @@ class ZeroParts(DeepSpeed):
         offload = self.parts.fetching.offload
         if not self.parts.whole:
             return [] if offload else [(tuple(self._piece(slot) + 1 for slot in self.frozen()), 1)]
-        whole = self.originals(self.slots)
-        runs = [*births(whole), *self.buffers()]
-        for slot, (line, _) in zip(self.slots, whole, strict=True):
-            runs.append(((*(() if offload else (self._piece(slot) + 1,)), -line - 1), 1))
+        runs = [*births(self.originals(self.every)), *self.buffers()]
+        for slot in self.slots:
+            line, copies = self.originals((slot,))[0]
+            runs.append(((*(() if offload else (self._piece(slot) + 1,)), *(-line - 1,) * copies), 1))
         gone = tuple(-self._piece(slot) - 1 for slot in self.trained)
         return runs if offload else [*runs, ((*gone, EMPTY), 1)]
 
@@ -149,7 +151,8 @@ class ZeroParts(DeepSpeed):
         """The line of this rank's part of one weight."""
         trained = self.job.trained(slot.weight)
         name = "part of a trained weight" if trained else "part of a frozen weight"
-        return self.flat(Account.WEIGHTS, name, self.part(slot), self.how.dtypes.weights, self.how.ranks)
+        dtype = dtype_of(slot, self.how.dtypes.weights)
+        return self.flat(Account.WEIGHTS, name, self.part(slot), dtype, self.how.ranks)
 
     def _hooked(self) -> Runs:
         """Every trained parameter is gathered once, on the stream of compute, for its gradient's hook."""
@@ -202,11 +205,14 @@ class ZeroParts(DeepSpeed):
             found += optimizer_lines(kept, sizes, dtypes.master, self.hosted.row, options)
         if weights is None:
             return tuple(found)
-        every, name = sum(self.part(slot) for slot in self.slots), "weights, this rank's parts"
+        coded = sum(self.part(slot) for slot in self.slots if slot.weight.packed)
+        every, name = sum(self.part(slot) for slot in self.slots) - coded, "weights, this rank's parts"
+        if coded:
+            found.append((host_line(Account.WEIGHTS, "codes, this rank's parts", coded, UINT8, weights.pinned), 1))
         if weights.nvme:
-            size = weights.size or SWAP.weight_elements
-            buffer = host_line(Account.WEIGHTS, "swap buffer of weights", size, dtypes.weights, True)
-            found.append((buffer, weights.buffers or SWAP.weight_buffers))
+            size = (weights.size or SWAP.weight_elements) * (weights.buffers or SWAP.weight_buffers)
+            buffers = host_line(Account.WEIGHTS, "swap buffers of weights", size, dtypes.weights, weights.rounded)
+            found.append((buffers, 1))
             every, away = min(every, self.parts.kept), max(every - self.parts.kept, 0)
             found += [(nvme_line(Account.WEIGHTS, name, away, dtypes.weights), 1)] if away else []
         return (*found, (host_line(Account.WEIGHTS, name, every, dtypes.weights, weights.pinned), 1))

@@ -28,7 +28,8 @@ from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.fsdp2 import Kept
 from trainledger.ledger.fsdp2_how import How
 from trainledger.ledger.halves import Half
-from trainledger.ledger.layout import Copies, Schedule, Sharded
+from trainledger.ledger.layout import Copies, Schedule
+from trainledger.ledger.layout_fsdp2 import Sharded
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.opening import Job

@@ -40,6 +40,7 @@ from trainledger.ledger.step import Extras, Updates, compose
 from trainledger.ledger.strategy import layout_of, pipelined
 from trainledger.ledger.teacher import teacher_of
 from trainledger.ledger.tensor_parallel import spread
+from trainledger.ledger.updates import managed_bytes
 from trainledger.lines.line import Line
 from trainledger.lines.stream import Moment, Segment, fold
 from trainledger.model.decoder import weights_of
@@ -60,7 +61,8 @@ STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
 class Ledger:
     """One rank's lines and moments, in order; every moment's live lines add up to its bytes. `segments`: the births
     and deaths that both were folded from; `host`: lines in the host's memory, with their copies; `rank`: whose ledger
-    it is, where ranks differ; `equals`: classes of ranks that hold the same, where these are known."""
+    it is, where ranks differ; `equals`: classes of ranks that hold the same, where these are known; `paged`: bytes of
+    its optimizer's states in managed memory."""
 
     lines: tuple[Line, ...]
     moments: tuple[Moment, ...]
@@ -68,6 +70,7 @@ class Ledger:
     host: tuple[tuple[Line, int], ...] = ()
     rank: int | None = None
     equals: tuple[Ranks, ...] = ()
+    paged: int = 0
 
 
 def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = None, each: bool = False) -> Ledger:
@@ -104,9 +107,9 @@ def _laid(layout: Layout, updates: Updates, extras: Extras, beside: Reference | 
     segments, book = compose(layout.job, layout, updates, extras, beside), layout.job.book
     moments = fold(book.lines, segments)
     equals = tuple((Stretch(first, last),) for first, last in layout.equals)
-    return Ledger(
-        tuple(book.lines), moments, tuple(segments), (*layout.host(), *waiting(layout.job)), layout.rank, equals
-    )
+    paged = managed_bytes(updates.row, layout.parameters, updates.options)
+    host = (*layout.host(), *waiting(layout.job))
+    return Ledger(tuple(book.lines), moments, tuple(segments), host, layout.rank, equals, paged)
 
 
 def with_beyond(ledger: Ledger, layout: Layout, plan: Plan) -> Ledger:

@@ -20,9 +20,10 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger.fsdp1 import EARLY, Flat
 from trainledger.ledger.fsdp2_how import Ending, How, Reduced, Routed
 from trainledger.ledger.host_stepped import HostStepped, smallest_of, steps_on_host
-from trainledger.ledger.layout import Layout, Schedule, Sharded, Stored
+from trainledger.ledger.layout import Layout, Schedule, Stored
 from trainledger.ledger.layout_amp import MixedPrecision
 from trainledger.ledger.layout_flat import FlatSharded
+from trainledger.ledger.layout_fsdp2 import Sharded
 from trainledger.ledger.layout_lowlevel import LowLevelZero
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.losses_parallel import SPREAD
@@ -32,7 +33,17 @@ from trainledger.ledger.pipelined import Pipelined, rank_at
 from trainledger.ledger.run import mixes, products_of, whole_adapters
 from trainledger.ledger.scoring import Scoring
 from trainledger.ledger.step import Updates
-from trainledger.ledger.units import Units, adapters_of, apart, beside_experts, by_layers, ignoring, staying, units_of
+from trainledger.ledger.units import (
+    Units,
+    adapters_of,
+    apart,
+    beside_experts,
+    by_layers,
+    ignoring,
+    staying,
+    units_of,
+    unsharded,
+)
 from trainledger.ledger.wrapper import wrapper_of
 from trainledger.ledger.wrapping import by_size
 from trainledger.model.program import Role
@@ -53,7 +64,8 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
     least = least_of(plan)
     wraps = least is None and wraps_layers(plan)
     if fsdp_of(plan) == SECOND:
-        units = _titan(plan, units_of(job.model, plan.stack.versions, wraps))
+        units, left = units_of(job.model, plan.stack.versions, wraps), unsharded(job.model)
+        units = _titan(plan, ignoring(units, left) if left else units)
         return Sharded(job, schedule, units, _fsdp2(plan, job, rank or 0), updates)
     if fsdp_of(plan) == FIRST:
         how = _fsdp1(plan, job)
@@ -160,9 +172,16 @@ def _fabric(plan: Plan) -> bool:
 
 
 def keeps_names(plan: Plan) -> bool:
-    """Whether the parameters of an FSDP1 unit keep their own names: as said, or as accelerate and Fabric ask for it."""
+    """Whether the parameters of an FSDP1 unit keep their own names: as said, as accelerate and Fabric ask for it, or
+    since a unit of frozen weights and adapters can be flattened in no other way."""
     given = plan.parallel.options.get("use_orig_params")
-    return _accelerated(plan) or _fabric(plan) if given is None else bool(given)
+    return _accelerated(plan) or _fabric(plan) or joins_adapters(plan) if given is None else bool(given)
+
+
+def joins_adapters(plan: Plan) -> bool:
+    """Whether FSDP1's units join adapters with the frozen weights around them."""
+    apart = by_peft(plan) or plan.stack.framework in APART or whole_adapters(plan)
+    return plan.adapter is not None and fsdp_of(plan) == FIRST and not apart
 
 
 def _script(plan: Plan) -> bool:

@@ -212,6 +212,12 @@ def adapters_of(model: Model) -> frozenset[Weight]:
     return frozenset(weight for one in low if isinstance(one, LowRank) for weight in (one.down, one.up))
 
 
+def unsharded(model: Model) -> frozenset[Weight]:
+    """Quantised weights all of whose tensors are buffers, which FSDP2 leaves to every rank in whole."""
+    every = (weight for block in model.blocks for weight in block.weights)
+    return frozenset(weight for weight in every if weight.packed is not None and weight.packed.kind.buffers)
+
+
 def ignoring(units: Units, ignored: frozenset[Weight]) -> Units:
     """The units without these weights."""
     own = {at: tuple(left for unit in row if (left := unit.without(ignored)).members) for at, row in units.own.items()}

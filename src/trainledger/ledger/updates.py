@@ -79,6 +79,16 @@ def state_lines(
     return result
 
 
+def managed_bytes(row: Optimizer, parameters: Sequence[Parameter], how: Callable[[Weight], StateOptions]) -> int:
+    """Bytes of the optimizer's states of these parameters that lie in managed memory, which no allocator counts."""
+    return sum(
+        state.bytes * one.count
+        for one in (parameters if row.paging is not None else ())
+        for state in state_bytes(row, one.weight.shape, one.dtype, how(one.weight))
+        if state.place is Place.MANAGED
+    )
+
+
 def _flat(size: int) -> tuple[Axis, ...]:
     return (Axis(Dim.ELEMENTS, size),)
 

@@ -8,7 +8,8 @@ _fully_shard/_fully_shard.py, FSDPModule._apply (v2.4 to v2.13).
 from __future__ import annotations
 
 from trainledger.base.sources import Source
-from trainledger.ledger.layout import Layout, Sharded, buffers_of, weights_of
+from trainledger.ledger.layout import Layout, buffers_of, weights_of
+from trainledger.ledger.layout_fsdp2 import Sharded
 from trainledger.ledger.updates import Runs, births
 from trainledger.lines.line import Account
 from trainledger.model.prompts import shared_weights
@@ -25,7 +26,8 @@ def built(layout: Layout) -> Runs:
     if not job.run.software.placed:
         return [*layout.building(), *_tied(layout)]
     buffers = buffers_of(job)
-    parts = [line for line, _ in layout.weights()][: -len(buffers) or None]  # none where they lie on the host
+    own = layout.weights()[: -len(buffers) or None]
+    parts = [] if layout.how.offload else [line for line, _ in own]  # shards lie on the host
     whole = [
         (
             job.book.tensor(Account.WEIGHTS, f"{prefix}{one.name}, whole", one.dims, one.dtype, PLACED),
@@ -37,7 +39,7 @@ def built(layout: Layout) -> Runs:
     runs: Runs = [*births(whole), *births(buffers)]
     for at, (line, count) in enumerate(whole):
         runs.append(((*((parts[at] + 1,) if parts else ()), -line - 1), count))
-    return runs
+    return [*runs, *births(own)] if layout.how.offload else runs
 
 
 def _tied(layout: Sharded) -> Runs:

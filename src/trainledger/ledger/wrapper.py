@@ -5,6 +5,7 @@ Source: deepspeed/runtime/engine.py (0.9.5 to 0.19.8): _configure_optimizer, get
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from trainledger.facts.deepspeed import (
@@ -12,6 +13,7 @@ from trainledger.facts.deepspeed import (
     CHECKS_BF16,
     CODED_COPIES,
     CODED_PARTS,
+    LOCKED,
     MAX_LIVE,
     MAX_REUSE,
     PERSISTENCE,
@@ -31,8 +33,9 @@ from trainledger.facts.dtypes import BF16, DTYPES, FP16, FP32
 from trainledger.facts.option_row import AUTO
 from trainledger.ledger.host import Kept
 from trainledger.ledger.layout_bf16 import Bf16
+from trainledger.ledger.layout_deepspeed import DeepSpeed
 from trainledger.ledger.layout_stage0 import Bare, Fused, Unfused
-from trainledger.ledger.layout_zero import DeepSpeed, ZeroFlat
+from trainledger.ledger.layout_zero import ZeroFlat
 from trainledger.ledger.layout_zero3 import Parts, ZeroParts
 from trainledger.ledger.opening import Job
 from trainledger.ledger.step import Updates
@@ -50,6 +53,8 @@ def wrapper_of(plan: Plan, job: Job, updates: Updates, rank: int | None) -> Deep
     """The wrapper of a resolved plan that DeepSpeed runs, for one rank (None: the fullest)."""
     room = _room(plan)
     how = zero_of(plan, job.model.hidden.size, rank)
+    # the optimizer is given gradients of what it updates
+    updates = replace(updates, how=replace(updates.how, gradient=how.dtypes.master))
     if how.stage == STAGES["zero3"]:
         return ZeroParts(job, how, updates, _parts(plan, how, job))
     summed = how.dtypes.weights == BF16 and how.dtypes.accumulate == FP32
@@ -112,7 +117,8 @@ def _ranks(plan: Plan, stage: int) -> int:
 def _parts(plan: Plan, how: Zero, job: Job) -> Parts:
     options, hidden = plan.parallel.options, job.model.hidden.size
     second = count(options, "zero_hpz_partition_size", 1)
-    whole = not options.get("zero_init", True)
+    # a quantised model is never built under zero.Init
+    whole = not options.get("zero_init", True) or plan.quantization is not None
     plain = not options.get("memory_efficient_linear", True) or (whole and not ANY_LINEAR.holds(how.version))
     fetching = Fetching(
         ranks=how.ranks,
@@ -123,7 +129,7 @@ def _parts(plan: Plan, how: Zero, job: Job) -> Parts:
         persistence=elements_of(options, PERSISTENCE, hidden),
         overlap=how.overlap,
         offload=_kept(plan, "params", "offload_param") is not None,
-        second=second if second > 1 else 0,
+        second=min(second, how.ranks) if second > 1 else 0,
         saved=plain,
         remade=plain or job.run.recompute == "full",  # without reentrance a checkpoint detaches what nodes save
     )
@@ -155,7 +161,8 @@ def _kept(plan: Plan, key: str, name: str) -> Kept | None:
     pinned = PINS.holds(version) if told is None else bool(told)
     masters = plan.parallel.strategy != "zero3" and (pinned or not PINS_AS_TOLD.holds(version))
     buffers = count(section, "buffer_count", 0), count(section, "buffer_size", 0)
-    return Kept(place == "nvme", pinned, *buffers, masters)
+    away = place == "nvme" and plan.parallel.strategy == "zero3"  # stages 1 and 2 take NVMe for the host
+    return Kept(away, pinned, *buffers, masters, not LOCKED.holds(version))
 
 
 def elements_of(options: dict[str, Any], knob: Knob, hidden: int) -> int:

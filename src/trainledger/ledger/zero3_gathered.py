@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.deepspeed import DEEPSPEED
-from trainledger.facts.dtypes import DType
+from trainledger.facts.dtypes import UINT8, DType
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.registered import Slot
+from trainledger.ledger.zero3_spread import dims_of, dtype_of
 from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of
 
@@ -84,16 +85,23 @@ class Gathered:
         absent, ranks, events = self._started(slots, backward)
         if not absent:
             return []
-        size = sum(rows_of(slot.size, ranks) * ranks for slot in absent)
+        size, dtype = self._sized(absent, ranks)
         if absent[1:]:
             name = f"{len(absent)} weights gathered at once"
-            self._flat[absent] = self._line(name, (Axis(Dim.ELEMENTS, size),))
+            self._flat[absent] = self._line(name, (Axis(Dim.ELEMENTS, size),), dtype)
             return [*events, self._flat[absent] + 1]
         key = (absent[0], size)
         if key not in self._alone:
-            self._alone[key] = self._line(f"{absent[0].name} (whole)", (Axis(Dim.ELEMENTS, size),))
+            self._alone[key] = self._line(f"{absent[0].name} (whole)", (Axis(Dim.ELEMENTS, size),), dtype)
         self.here[absent[0]] = self._alone[key]
         return [*events, self._alone[key] + 1]
+
+    def _sized(self, slots: Sequence[Slot], ranks: int) -> tuple[int, DType]:
+        """Elements of so many parameters' parts, and their dtype: bytes, where not all have one."""
+        counts = [(rows_of(slot.size, ranks) * ranks, dtype_of(slot, self._how.dtype)) for slot in slots]
+        if len({dtype for _, dtype in counts}) == 1:
+            return sum(count for count, _ in counts), counts[0][1]
+        return sum(dtype.bytes_of(count) for count, dtype in counts), UINT8
 
     def plainly(self, slots: Sequence[Slot]) -> list[int]:
         """Gather these at once and wait for them, past the coordinator: as they are, whatever it does with others."""
@@ -112,7 +120,8 @@ class Gathered:
         """This rank's parts on their way from the host."""
         if not self._how.offload:
             return []
-        lines = [self._line(f"part of {one.name}", (Axis(Dim.ELEMENTS, self.part(one)),)) for one in slots]
+        parts = [(one, self.part(one), dtype_of(one, self._how.dtype)) for one in slots]
+        lines = [self._line(f"part of {one.name}", (Axis(Dim.ELEMENTS, size),), dtype) for one, size, dtype in parts]
         return [event for line in lines for event in (line + 1, -line - 1)]
 
     def part(self, slot: Slot) -> int:
@@ -128,7 +137,8 @@ class Gathered:
         if slot not in self.here:
             for one in group:
                 if one not in self._copied:
-                    self._copied[one] = self._line(f"{one.name} (whole)", one.weight.dims)
+                    dtype = dtype_of(one, self._how.dtype)
+                    self._copied[one] = self._line(f"{one.name} (whole)", dims_of(one), dtype)
                 self.here[one] = self._copied[one]
                 events.append(self.here[one] + 1)
         if not any(self._group.get(one) is group for one in group):
@@ -143,7 +153,8 @@ class Gathered:
         events = self._gone(slot)
         if forward and self._how.second:
             size = rows_of(self.part(slot) * self._how.ranks, self._how.second)
-            line = self._line(f"second part of {slot.name}", (Axis(Dim.ELEMENTS, size),))
+            dtype = dtype_of(slot, self._how.dtype)
+            line = self._line(f"second part of {slot.name}", (Axis(Dim.ELEMENTS, size),), dtype)
             self.second.append(line)
             events.insert(0, line + 1)
         return events

@@ -124,6 +124,22 @@ def tensors_of(weight: Weight, dtype: DType) -> tuple[Stored, ...]:
     return tuple(one._replace(name=f"{weight.name}: {one.name}") for one in stored(weight))
 
 
+def parameter_of(weight: Weight, dtype: DType) -> tuple[Dims, DType]:
+    """What a framework finds as the parameter of a weight kept in `dtype`: itself, or the codes of a packed one (as one
+    column, as bitsandbytes keeps them). Where all tensors of a packed one are buffers it has no entries."""
+    if weight.packed is None:
+        return weight.flat, dtype
+    codes = stored(weight)[0]
+    count = 0 if weight.packed.kind.buffers else codes.dims[0].size * codes.copies
+    return (Axis(Dim.ELEMENTS, count),), codes.dtype
+
+
+def beside_parameter(weight: Weight, dtype: DType) -> tuple[Stored, ...]:
+    """The tensors of a packed weight that are no parameter: scales and the like, or all where they are buffers."""
+    found = tensors_of(weight, dtype) if weight.packed is not None else ()
+    return found if weight.packed is not None and weight.packed.kind.buffers else found[1:]
+
+
 def sent_of(weight: Weight, dtype: DType) -> tuple[Stored, ...]:
     """What of a weight is a parameter or a buffer: of a packed one its codes alone, or where all are buffers, all."""
     found = tensors_of(weight, dtype)
