@@ -21,6 +21,13 @@ from trainledger.base.problems import InputError
             "stack.options.first_last_layers_bf16",
             {"precision": {"fp8": {"recipe": "delayed"}}, "stack": {"options": {"first_last_layers_bf16": True}}},
         ),
+        (
+            "stack.recompute.modules",
+            {
+                "precision": {"fp8": {"recipe": "delayed"}},
+                "stack": {"recompute": {"kind": "selective", "modules": ["layernorm"]}},
+            },
+        ),
     ],
 )
 def test_refused_by_name(key: str, sections: dict[str, Any]) -> None:

@@ -28,6 +28,36 @@ from trainledger.importers.plan_file import draft_of
         ("parallel.ep", {"parallel": {"dp": 3, "ep": 3}}),
         ("parallel.sp", {"parallel": {"tp": 2}}),
         ("stack.recompute.modules", {"stack": {"recompute": {"kind": "selective", "modules": ["router"]}}}),
+        ("stack.recompute.modules", {"stack": {"recompute": {"kind": "selective", "modules": ["mla_up_proj"]}}}),
+        (
+            "stack.recompute.modules",
+            {
+                "options": {"moe_grouped_gemm": False},
+                "stack": {"recompute": {"kind": "selective", "modules": ["moe_act"]}},
+            },
+        ),
+        (
+            "stack.recompute.modules",
+            {
+                "options": {"moe_shared_expert_overlap": True, "moe_token_dispatcher_type": "alltoall"},
+                "stack": {"recompute": {"kind": "selective", "modules": ["shared_experts"]}},
+            },
+        ),
+        (
+            "parallel.options.moe_expert_capacity_factor",
+            {"options": {"moe_expert_capacity_factor": 1.25, "moe_router_load_balancing_type": "sinkhorn"}},
+        ),
+        ("parallel.options.moe_pad_expert_input_to_capacity", {"options": {"moe_pad_expert_input_to_capacity": True}}),
+        (
+            "parallel.options.moe_pad_expert_input_to_capacity",
+            {
+                "options": {
+                    "moe_pad_expert_input_to_capacity": True,
+                    "moe_expert_capacity_factor": 1.0,
+                    "moe_token_dispatcher_type": "flex",
+                }
+            },
+        ),
     ],
 )
 def test_refused_by_name(key: str, sections: dict[str, Any]) -> None:

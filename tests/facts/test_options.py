@@ -6,15 +6,18 @@ import pytest
 
 from trainledger.base.sources import Source
 from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, SETTINGS, Moves
+from trainledger.facts.import_megatron import ROWS as ARGUMENTS
+from trainledger.facts.import_rows import Means
 from trainledger.facts.option_row import Direction, Effect, Kind, Row
 from trainledger.facts.options import OPTION_MAPS, ROWS, find_option, option_names
+from trainledger.facts.options_megatron import MEGATRON_ROWS
 from trainledger.facts.options_parallel import PARALLEL_ROWS
 from trainledger.facts.options_stack import STACK_ROWS
 from trainledger.facts.options_training import TRAINING_ROWS
 
 
 def test_no_name_stands_twice() -> None:
-    assert len(ROWS) == len((*PARALLEL_ROWS, *STACK_ROWS, *TRAINING_ROWS))
+    assert len(ROWS) == len((*PARALLEL_ROWS, *STACK_ROWS, *TRAINING_ROWS, *MEGATRON_ROWS))
     assert {where for where, _ in ROWS} == set(OPTION_MAPS)
 
 
@@ -24,6 +27,15 @@ def test_a_name_is_found_where_it_belongs() -> None:
     assert row.effect is Effect.COUNTED
     assert find_option("stack.options", "CUBLAS_WORKSPACE_CONFIG") is None
     assert "data_types.grad_accum_dtype" in option_names("parallel.options")
+
+
+def test_what_an_argument_of_megatrons_does_a_plan_can_say_too() -> None:
+    """An argument that the importer lists as not counted is no unknown name in a plan."""
+    for row in (one for one in ARGUMENTS if one.means is Means.UNCOUNTED):
+        name = row.name.removeprefix("--").replace("-", "_")
+        found = [one for where in ("parallel.options", "stack.options") if (one := find_option(where, name))]
+        assert found, name
+        assert all(one.effect is not Effect.NONE for one in found), name
 
 
 def test_a_direction_goes_with_not_counted_alone() -> None:

@@ -74,3 +74,30 @@ def test_a_stage_of_its_own_holds_an_embedding_and_not_the_last_norm() -> None:
     assert not end.normed
     assert end.layers == ()
     assert states_of(estimate(alone).ledger)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_tied_table_takes_the_gradients_of_both_its_readers(count: int, fused: bool) -> None:
+    """The layers read the table as the embedding does, and each output layer reads it too: one gradient arrives."""
+    options = {"gradient_accumulation_fusion": fused}
+    model = {**LLAMA, "num_nextn_predict_layers": count, "tie_word_embeddings": True}
+    tied = plan_of(model, stack=TE, parallel={"options": options})
+    found = estimate(tied)
+    waits = [one for one in found.ledger.lines if one.name == "first gradient of embedding.word_embeddings.weight"]
+    assert [one.unit for one in waits] == [2 * LLAMA["vocab_size"] * HIDDEN]
+
+
+@pytest.mark.parametrize("modules", [["core_attn"], ["mlp"], ["core_attn", "mlp"]])
+def test_modules_of_each_layer_run_again_by_themselves(modules: list[str]) -> None:
+    """What the layers keep beside a module that runs again does not depend on how many of them there are."""
+    again = {**TE, "attention": "unfused", "recompute": {"kind": "selective", "modules": modules}}
+
+    def kept(count: int) -> int:
+        found = estimate(further(count, stack=again))
+        lines = found.ledger.lines
+        moment = next(one for one in found.ledger.moments if one.name == "step 2: forward")
+        live = ((lines[line], copies) for line, copies in moment.live)
+        return sum(line.unit * copies for line, copies in live if any(one in line.name for one in ("mlp", "eh_proj")))
+
+    assert kept(2) - kept(1) == pytest.approx(kept(1) - kept(0), rel=0.05)

@@ -103,6 +103,12 @@ def test_a_layer_keeps_what_the_paper_says(parallel: dict[str, Any], recompute: 
     assert kept(plan) == pytest.approx(expected, abs=0.03)
 
 
+@pytest.mark.parametrize("position", ["rope", "yarn"])
+def test_a_quick_gelu_keeps_what_a_silu_does(position: str) -> None:
+    other = {**LLAMA, "hidden_act": "quick_gelu", "position_embedding_type": position}
+    assert kept(plan_of(other)) == kept(plan_of(LLAMA))
+
+
 def test_a_layer_spread_over_ranks_keeps_its_input_spread() -> None:
     spread = plan_of(
         GPT, parallel={"tp": T}, stack={"recompute": "full", "options": {**LOCAL, "distribute_saved_activations": True}}

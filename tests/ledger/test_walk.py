@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.dtypes import BF16, FP32
+from trainledger.facts.dtypes import BF16, FP32, INT64
 from trainledger.ledger import aten, nn
 from trainledger.ledger.engine import Backward
-from trainledger.ledger.tape import Tape
+from trainledger.ledger.tape import OWN, Tape
 from trainledger.ledger.walk import early_stop, run_forward
 from trainledger.model.program import Weight
 
@@ -65,6 +65,33 @@ def test_a_parameter_that_two_layers_read_arrives_once_as_a_sum() -> None:
     events = names(tape, back.events)
     assert events.count("+gradient of weight") == events.count("-gradient of weight") == 2
     assert events.count("+sum of gradients") == 1
+
+
+def test_gradients_of_a_frameworks_own_product_are_added_in_place() -> None:
+    """They are no views, unlike those of PyTorch's linear layer."""
+    tape, _, z = two_linears(shared=True)
+    tape.prims = [prim._replace(kind=OWN) for prim in tape.prims]
+    back = Backward(tape, dict(run_forward(tape, frozenset({z}), saving=True).held), frozenset())
+    arrived: list[str] = []
+    back.leaf = lambda weight, storage: arrived.append(tape.storages[storage].name) or []
+    back.seed(z, "gradient of z")
+    back.run(0, len(tape.prims))
+    assert arrived == ["gradient of weight"]
+    assert "+sum of gradients" not in names(tape, back.events)
+
+
+def test_a_table_that_a_lookup_reads_besides_two_products_arrives_once() -> None:
+    tape = Tape()
+    table = tape.outside(MATRIX.dims, BF16, True, MATRIX)
+    ids = tape.outside(TOKENS, INT64, False)
+    x = nn.embedding(tape, ids, table, WIDE)
+    z = nn.linear(tape, nn.linear(tape, x, WIDE, table), WIDE, table)
+    back = Backward(tape, dict(run_forward(tape, frozenset({z}), saving=True).held), frozenset())
+    arrived: list[Weight] = []
+    back.leaf = lambda weight, storage: arrived.append(weight) or []
+    back.seed(z, "gradient of z")
+    back.run(0, len(tape.prims))
+    assert arrived == [MATRIX]
 
 
 def test_without_saving_a_temporary_dies_at_its_last_use() -> None:

@@ -19,6 +19,8 @@ from trainledger.ledger.mega_fsdp import outer_of
 from trainledger.plan.megatron_keys import type_problems
 from trainledger.plan.schema import Plan
 
+SPREAD = "distribute_saved_activations"
+
 
 def runs_megatron(plan: Plan) -> bool:
     """Whether Megatron-Core runs the plan."""
@@ -58,12 +60,24 @@ def megatron_problems(plan: Plan) -> Iterator[Problem]:
     inner = options.get(FSDP.option, FSDP.sharding)
     if plan.parallel.strategy == FSDP.strategy and outer_of(plan) and inner != FSDP.sharding:
         yield Problem(f"parallel.options.{FSDP.outer}", f"found beside {inner}", f"it runs with {FSDP.sharding} alone")
+    yield from _spread(plan)
     yield from _whole_layers(plan)
     yield from expert_problems(plan)
     yield from quantised_problems(plan)
+    yield from _optimizer(plan)
+
+
+def _optimizer(plan: Plan) -> Iterator[Problem]:
     if plan.optimizer.name not in OPTIMIZERS:
         known = ", ".join(sorted(OPTIMIZERS))
         yield Problem("optimizer.name", f"found {plan.optimizer.name!r}", f"{known} can be estimated so far")
+
+
+def _spread(plan: Plan) -> Iterator[Problem]:
+    """A recomputed layer's input is spread over tp once."""
+    if plan.stack.options.get(SPREAD) and plan.parallel.sp and plan.stack.recompute.kind == "full":
+        need = "Megatron-Core stops beside sequence parallelism, which spreads a layer's input already"
+        yield Problem(f"stack.options.{SPREAD}", "found true", need)
 
 
 def _hosts(plan: Plan) -> bool:

@@ -144,7 +144,6 @@ _STEPS = (
     "--renormalize-blend-weights --keep-fp8-transpose-cache-when-using-custom-fsdp --disable-chunked-prefill "
     "--legacy-tokenizer --muon-use-nesterov --tokenizer-hf-include-special-tokens --tokenizer-hf-use-fast "
     "--apply-rope-fusion --model-provider --export-te-mcore-model --export-model-type --lr-decay-tokens "
-    "--export-kd-teacher-load --export-kd-cfg "
 )
 _ELSEWHERE = (
     "--dsa-indexer-n-heads --dsa-indexer-head-dim --dsa-indexer-topk --dsa-indexer-topk-freq "
@@ -216,9 +215,10 @@ _ELSEWHERE = (
     "--rl-num-parallel-generation-batches --rl-num-parallel-generations "
 )
 
+SETTLED: tuple[str, ...] = tuple(_STEPS.split())  # numbers, and other settings of a run that move no memory
 SILENT: tuple[KeyRow, ...] = (
     *nothing(RECORDS, _RECORDS.split()),
     *nothing(DATA, _DATA.split()),
-    *nothing(STEPS, _STEPS.split()),
+    *nothing(STEPS, SETTLED),
     *nothing(ELSEWHERE, _ELSEWHERE.split()),
 )

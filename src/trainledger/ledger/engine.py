@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from trainledger.base.dims import Dims
 from trainledger.facts.dtypes import DType
-from trainledger.ledger.tape import EXTERNAL, PRODUCTS, Code, Prim, Storage, Tape
+from trainledger.ledger.tape import EXTERNAL, GIVES, OWN, PRODUCTS, Code, Prim, Storage, Tape
 from trainledger.ledger.walk import Events, births, deaths, save, saves_result, unwind
 from trainledger.model.program import Weight
 
@@ -30,15 +30,11 @@ class Arrival(NamedTuple):
 
 
 def _repeated(tape: Tape) -> dict[int, int]:
-    """How often linear layers read a trained parameter, of those that are read several times."""
-    reads = Counter(
-        value
-        for prim in tape.prims
-        if prim.kind in PRODUCTS and tape.grad[prim.outs[0]]
-        for value in prim.ins
-        if value in tape.leaf and tape.grad[value]
-    )
-    return {value: count for value, count in reads.items() if count > 1}
+    """How many gradients come of a trained parameter, of those that a linear layer reads and that are read again."""
+    made = [prim for prim in tape.prims if tape.grad[prim.outs[0]]]
+    read = {value for prim in made if prim.kind in PRODUCTS for value in prim.ins if value in tape.leaf}
+    reads = Counter(prim.ins[step.at] for prim in made for step in prim.steps if step.code in GIVES)
+    return {value: reads[value] for value in read if tape.grad[value] and reads[value] > 1}
 
 
 class Backward:
@@ -56,9 +52,10 @@ class Backward:
         "left",
         "named",
         "owned",
-        "products",
+        "plain",
         "refs",
         "tape",
+        "turned",
         "turns",
         "unpacked",
         "unreduced",
@@ -76,13 +73,19 @@ class Backward:
         self.owned: dict[int, Weight] = {}
         self.given: dict[int, int] = {}  # storages of other tapes, by their line
         self.viewed: set[int] = set()
-        self.products: set[int] = set()  # gradients that a matrix product returned
+        self.turned: set[int] = set()  # gradients that are views of what a matrix product returned
+        self.plain: set[int] = set()  # and those that are what it returned
         self.arrived: list[Arrival] = []  # parameters in the order in which their gradients are whole
         self.turns: dict[int, tuple[int, int]] = {}  # by primitive: events as its node began, and as it had returned
         self.first = EXTERNAL
         self.unreduced = False  # a strategy reduces the gradients that parameters are left with
         self.left = _repeated(tape)  # by parameter that several layers read: gradients that have not come yet
         self.unpacked = False  # saved tensors were made again, and belong to the function that unpacks them
+
+    @property
+    def products(self) -> set[int]:
+        """Gradients that come of a matrix product."""
+        return self.turned | self.plain
 
     def seed(self, value: int, name: str, extra: int = 0) -> int:
         """The gradient of a value arrives from outside; `extra` holders keep it from being added to in place."""
@@ -151,7 +154,7 @@ class Backward:
                     if code is Code.VIEW:
                         self.viewed.add(storage)
                     if at <= 1 and prim.kind in PRODUCTS:  # a bias comes after the two factors
-                        self.products.add(storage)
+                        (self.plain if prim.kind == OWN else self.turned).add(storage)
             elif code is Code.PASS or code is Code.SEEN:
                 value, passed = prim.ins[at], incoming[what]
                 if self.tape.grad[value] and passed != EXTERNAL:
@@ -215,7 +218,7 @@ class Backward:
     def _accumulate(self, value: int, storage: int) -> None:
         old = self.grads.get(value)
         if old is not None:
-            apart = value in self.tape.wrapped or (value in self.left and old in self.products)
+            apart = value in self.tape.wrapped or (value in self.left and old in self.turned)
             if self.refs[old] > 1 or old in self.viewed or apart:
                 total = self._storage(value, "sum of gradients")
                 self.events.append(total + 1)

@@ -34,10 +34,21 @@ def regions_of(
     """Runs of operations that belong to one of these modules (by name or by the start of a dotted name)."""
     found: list[Region] = []
     for module in dict.fromkeys(_module(name, modules) for name, _, _ in marks):
-        spans = [(first, last) for name, first, last in marks if module and _module(name, modules) == module]
-        if spans and spans[0][0] < spans[-1][1]:
-            found.append(_region(tape, spans[0][0], spans[-1][1])._replace(reentrant=reentrant))
+        own = [mark for mark in marks if module and _module(mark[0], modules) == module]
+        found += [_region(tape, first, last)._replace(reentrant=reentrant) for first, last in _runs(own)]
     return tuple(sorted(found))
+
+
+def _runs(own: Sequence[Mark]) -> list[tuple[int, int]]:
+    """From where to where a module's operations go; where its first one comes again after others it is another layer's
+    module."""
+    runs: list[tuple[int, int]] = []
+    for name, first, last in own:
+        if runs and not (name == own[0][0] and first > runs[-1][1]):
+            runs[-1] = (runs[-1][0], last)
+        else:
+            runs.append((first, last))
+    return [(first, last) for first, last in runs if first < last]
 
 
 def _module(name: str, modules: Sequence[str]) -> str:

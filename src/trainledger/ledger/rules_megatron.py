@@ -12,7 +12,7 @@ from trainledger.facts.megatron import QKV
 from trainledger.ledger import aten, mega_attention, mega_mla, nn
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega import Mega
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import OWN, Code, Prim, Step, Tape
 from trainledger.model.operations_megatron import (
     Activated,
     Along,
@@ -138,7 +138,7 @@ def _product(f: Frame, weight: Weight, x: int, dims: Dims, ranks: int) -> int:
     if ranks > 1:
         whole = aten.temporary(t, stretched(t.dims[x], ranks), t.dtype[x], "whole gradient of the input")
         steps = (Step(Code.BORN, 0, whole), *steps, Step(Code.DEAD, 0, whole))
-    return t.run(Prim("linear", (x, w), (out,), (x, w), steps, ()))
+    return t.run(Prim(OWN, (x, w), (out,), (x, w), steps, ()))
 
 
 def _biased(f: Frame, bias: Weight, x: int) -> int:

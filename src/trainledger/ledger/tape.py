@@ -22,8 +22,9 @@ EXTERNAL = -1
 WORDS, TOKENS = Dim.VOCAB, (Dim.SEQUENCE, Dim.TOKENS)
 SCALED = "scaled_mm"  # a product of factors in 8 bits
 UNLISTED = "scaled_mm of another name"  # likewise, which torchtitan's policy does not know
+OWN = "own linear"  # a framework's own function of a product: it returns its gradients as they are, not views of them
 # primitives that run cuBLAS: a thread's first one takes a workspace
-PRODUCTS = frozenset({"linear", "bmm", SCALED, UNLISTED})
+PRODUCTS = frozenset({"linear", "bmm", SCALED, UNLISTED, OWN})
 
 
 class Code(IntEnum):
@@ -39,6 +40,9 @@ class Code(IntEnum):
     TURN = 7  # what was saved becomes the gradient of an input, in place
     LEFT = 8  # the function has returned; what follows (casts, reductions) is the engine's
     CLEAR = 9  # what was saved dies before the function returns
+
+
+GIVES = frozenset({Code.GRAD, Code.PASS, Code.GIVE, Code.VIEW, Code.SEEN, Code.TURN})  # steps with an input's gradient
 
 
 class Step(NamedTuple):

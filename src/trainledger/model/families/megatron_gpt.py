@@ -28,7 +28,10 @@ from trainledger.model.program import ActKind, Block, Head, Model, Op, Role, Rot
 from trainledger.model.self_attention import heads_of
 
 NORMS = {"LayerNorm": True, "RMSNorm": False}  # whether there is a bias
-POSITIONS = {"learned_absolute": True, "rope": False, "none": False}
+POSITIONS = {"learned_absolute": True, "rope": False, "yarn": False, "none": False}
+TURNED = ("rope", "yarn")
+# which function it is moves no memory here: each saves what it read, fused or compiled
+FUNCTIONS = {**ACTIVATIONS, "quick_gelu": ActKind.GELU_FAST}
 LAYERS = "decoder.layers"
 
 
@@ -57,7 +60,7 @@ class Shape:
             keys.flag("add_bias_linear"),
             keys.number("hidden_dropout"),
             keys.number("attention_dropout"),
-            keys.text("position_embedding_type") == "rope",
+            keys.text("position_embedding_type") in TURNED,
             keys.flag("qk_layernorm"),
             keys.flag("add_bias_linear") or keys.flag("add_qkv_bias"),
         )
@@ -145,7 +148,7 @@ def build(keys: Keys) -> Model:
     """The whole model of these keys."""
     shape = Shape.of(keys)
     gated = keys.flag("gated_linear_unit")
-    keys.choice("hidden_act", ACTIVATIONS, ActKind.GELU)
+    keys.choice("hidden_act", FUNCTIONS, ActKind.GELU)
     layers = keys.integer("num_hidden_layers")
     if not megatron_moe.routed(keys):
         ops = (*attended(keys, shape), *feed_forward(shape, keys.integer("intermediate_size"), gated))
