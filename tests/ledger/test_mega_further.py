@@ -9,8 +9,9 @@ import pytest
 from tests.ledger.test_megatron import BATCH, HIDDEN, LLAMA, SEQUENCE, plan_of
 from trainledger.answer.estimate import Estimate, estimate, states_of
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.mega_buffers import parameters_of
 from trainledger.ledger.mega_pieces import Walks
-from trainledger.ledger.mega_run import chunks_of
+from trainledger.ledger.mega_run import Rank, chunks_of
 from trainledger.ledger.megatron import job_of
 from trainledger.model import counts
 from trainledger.model.build import model_of
@@ -101,3 +102,56 @@ def test_modules_of_each_layer_run_again_by_themselves(modules: list[str]) -> No
         return sum(line.unit * copies for line, copies in live if any(one in line.name for one in ("mlp", "eh_proj")))
 
     assert kept(2) - kept(1) == pytest.approx(kept(1) - kept(0), rel=0.05)
+
+
+def live_of(found: Estimate, part: str) -> int:
+    """Bytes of lines with this in their names at the end of a step's forwards."""
+    moment = next(one for one in found.ledger.moments if one.name == "step 2: forward")
+    lines = ((found.ledger.lines[line], copies) for line, copies in moment.live)
+    return sum(line.unit * copies for line, copies in lines if part in line.name)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_stage_apart_runs_the_layers_and_the_last_has_their_losses(count: int) -> None:
+    """Hidden states of all predictions pass between the two; the losses are where the output layer is."""
+    plans = [
+        further(
+            count, parallel={"pp": 4, "options": {"pipeline_model_parallel_layout": layout}}, batch={"accumulation": 1}
+        )
+        for layout in (f"Etttt|tttt||{'m' * count}L", f"Etttt|tttt|{'m' * count}|L")
+    ]
+    beside, layers, losses = estimate(plans[0], 3), estimate(plans[1], 2), estimate(plans[1], 3)
+    assert (
+        live_of(losses, "softmax in fp32")
+        == live_of(beside, "softmax in fp32")
+        == (1 + count) * 4 * TOKENS * LLAMA["vocab_size"]
+    )
+    assert live_of(layers, "softmax in fp32") == 0
+    assert live_of(layers, ".mlp") == live_of(beside, ".mlp") > 0
+    passed = [line.unit for line in losses.ledger.lines if line.name == "hidden states"]
+    assert (1 + count) * 2 * TOKENS * HIDDEN in passed
+
+
+def test_a_chunk_without_layers_hands_on_a_copy() -> None:
+    layout = {"pipeline_model_parallel_layout": "Ett||tttt|ttL"}
+    plan = plan_of(LLAMA, stack=TE, parallel={"pp": 4, "options": layout}, batch={"accumulation": 8})
+    found = estimate(plan, 1)
+    moment = next(one for one in found.ledger.moments if one.name == "step 2: forward")
+    hidden = next(at for at, line in enumerate(found.ledger.lines) if line.name == "hidden states")
+    # what it was given of three in flight, and of the one gone backward last; the copy that it sends
+    assert dict(moment.live)[hidden] == 3 + 1 + 1
+
+
+def test_stages_that_read_the_embedding_keep_it_alike() -> None:
+    """With layers for further tokens the table is shared between stages, tied or not, and by itself in its bucket."""
+    layout = {"pipeline_model_parallel_layout": "Etttttttt|mL"}
+    for tied in (False, True):
+        model = {**LLAMA, "num_nextn_predict_layers": 1, "tie_word_embeddings": tied}
+        plan = plan_of(model, stack=TE, parallel={"pp": 2, "dp": 2, "options": layout})
+        job = job_of(plan, model_of(plan), "sm90")
+        for stage in (0, 1):
+            (chunk,) = chunks_of(plan, 8, stage)
+            shared = [
+                one.name for _, one in parameters_of(Rank(plan, job, (chunk,), stage), chunk) if one.shared_embedding
+            ]
+            assert shared == ["embedding.word_embeddings.weight"]

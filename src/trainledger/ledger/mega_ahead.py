@@ -141,7 +141,7 @@ class _Around:
     def __init__(self, made: Pass, chunk: Chunk, buckets: Buckets) -> None:
         self.made, self.chunk, self.buckets = made, chunk, buckets
         self.products = dict(made.products)
-        self.ends = int(chunk.first), int(chunk.last or chunk.normed)
+        self.ends = int(chunk.first), int(chunk.closes)
 
     def passed(self, both: Both, whole: Whole) -> Both:
         """Forward and backward."""
@@ -154,6 +154,9 @@ class _Around:
             found.append(Segment(moment, whole.ask([at], way)))
         found += segments[:first]
         for part, layers in self._pieces(segments[first : len(segments) - last], self.chunk.layers):
+            if not layers:  # a chunk without any hands on what it received
+                found.append(part)
+                continue
             found.append(self._put(part, whole.ask(self.buckets.layers[layers[0]], FORWARD), self._over(layers, whole)))
         for at in self.buckets.closing:
             found.append(Segment(moment, whole.ask([at], way)))

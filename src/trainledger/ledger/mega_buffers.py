@@ -15,7 +15,7 @@ from trainledger.ledger.mega_run import Chunk, Rank
 from trainledger.lines.param_bucketing import Bucketing, bucket_of
 from trainledger.lines.param_buffers import Parameter, Wrap, experts_apart
 from trainledger.model.operations_megatron_moe import taken_apart
-from trainledger.model.program import Role, Weight
+from trainledger.model.program import Model, Role, Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.mesh import expert_tensor_degree
 from trainledger.plan.schema import Plan
@@ -51,6 +51,21 @@ def weights_of(rank: Rank, chunk: Chunk) -> list[Named]:
     return found
 
 
+def _kept_alike(model: Model, chunk: Chunk) -> Weight | None:
+    """The table that a chunk keeps equal to other stages': the embedding where it is read, by layers for further tokens
+    too; where these are not, the tied output layer's own.
+
+    Source: megatron/core/models/common/language_module/language_module.py, setup_embeddings_and_output_layer (0.12 to
+    0.19).
+    """
+    tied = next((one for one in model.head.weights if one.tied), None)
+    if tied is None and not model.further:
+        return None
+    if chunk.first or chunk.further:
+        return next(one for one in model.embeddings if one.role is Role.EMBEDDING)
+    return tied if chunk.last else None
+
+
 def parameters_of(stage: Rank, chunk: Chunk) -> Iterator[tuple[Weight, Parameter]]:
     """A chunk's trained parameters in the order of its modules, with their weights. A tied table of two stages is
     shared."""
@@ -58,8 +73,7 @@ def parameters_of(stage: Rank, chunk: Chunk) -> Iterator[tuple[Weight, Parameter
     given = degrees(plan)
     etp, release = expert_tensor_degree(plan), release_of(plan.stack.versions)
     apart = experts_apart(given.ep, etp, given.tp, release)
-    tied, ends = any(one.tied for one in model.head.weights), chunk.first != chunk.last
-    own = own_dtype(plan)
+    own, kept = own_dtype(plan), _kept_alike(model, chunk) if given.pp > 1 else None
     for name, layer, weight in _named(stage, chunk):
         yield (
             weight,
@@ -69,7 +83,7 @@ def parameters_of(stage: Rank, chunk: Chunk) -> Iterator[tuple[Weight, Parameter
                 weight.dtype or own,
                 stored(quant_of_rank(stage), layer, weight),
                 expert=apart and weight.role is Role.EXPERT,
-                shared_embedding=ends and tied and (weight.tied or weight.role is Role.EMBEDDING),
+                shared_embedding=weight is kept,
             ),
         )
 

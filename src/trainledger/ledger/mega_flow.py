@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainledger.ledger.mega_passes import Edges
+from trainledger.ledger.mega_passes import Borders
 from trainledger.ledger.mega_run import Chunk
 from trainledger.lines.actions import Action
 from trainledger.lines.stream import Events
@@ -23,9 +23,10 @@ class Flow:
     put off, its input is listed, whose graph holds the stage's input with its gradient until the list is worked off.
     """
 
-    def __init__(self, edges: Edges, chunks: Sequence[Chunk]) -> None:
-        self.edges, self.chunks, self.plain = edges, chunks, len(chunks) == 1
-        self.out = self.received = 0
+    def __init__(self, borders: Sequence[Borders], chunks: Sequence[Chunk]) -> None:
+        self.borders, self.chunks, self.plain = borders, chunks, len(chunks) == 1
+        self.out: Events = ()  # deaths of outputs that are to be sent
+        self.received: Events = ()  # and of the gradient last received
         self.sent: Action | None = None  # the backward whose gradient was sent last
         self.graph: Action | None = None  # the backward whose output still has a name
         self.latest: dict[int, int] = {}  # by chunk: the micro-batch that it was last given
@@ -38,17 +39,19 @@ class Flow:
         self.latest[chunk] = action.micro_batch
         if self.chunks[chunk].first:
             return self._gone()
-        events = [*self._gone(), self.edges.hidden + 1]
+        came = self.borders[chunk].came
+        events = [*self._gone(), came.hidden + 1]
         older = self.parked.pop(chunk, None)
         if older is not None:
             there = older in self.listed
-            events += [-self.edges.hidden - 1] * (self.graph != older and not there)
-            events += [-self.edges.slope - 1] * (self.sent != older and not there)
+            events += [-came.hidden - 1] * (self.graph != older and not there)
+            events += [-came.slope - 1] * (self.sent != older and not there)
         return tuple(events)
 
     def made(self, action: Action) -> Events:
         """After a forward: an output is to be sent; it takes the name of the one last gone backward."""
-        self.out += not self.chunks[action.chunk].last
+        goes = self.borders[action.chunk].goes
+        self.out += (-goes.hidden - 1,) * (not self.chunks[action.chunk].last)
         return self._ungraphed()
 
     def before(self, action: Action) -> Events:
@@ -56,9 +59,9 @@ class Flow:
         and takes the name of the one before."""
         if self.chunks[action.chunk].last:
             return ()
-        older = (-self.edges.slope - 1,) * self.received
-        self.received = 1
-        return (self.edges.slope + 1, *older)
+        older, slope = self.received, self.borders[action.chunk].goes.slope
+        self.received = (-slope - 1,)
+        return (slope + 1, *older)
 
     def begun(self) -> Events:
         """As a backward begins: without interleaving, the output last made was sent, and is let go."""
@@ -69,37 +72,48 @@ class Flow:
         model or a graph holds it still."""
         events = list(self._gone())
         if not self.plain:
-            events += [-self.edges.slope - 1] * self.received
-            self.received = 0
+            events += self.received
+            self.received = ()
         if self.chunks[action.chunk].first:
             return tuple(events)
-        events += [-self.edges.slope - 1] * (self.sent is not None and not self._held(self.sent))
+        events += self._unsent()
         self.sent = action
         if self.latest[action.chunk] == action.micro_batch:
             self.parked[action.chunk] = action
         if self.plain:
             self.graph = action
         elif not self._held(action):
-            events.append(-self.edges.hidden - 1)
+            events.append(-self.borders[action.chunk].came.hidden - 1)
         return tuple(events)
 
     def ended(self) -> Events:
         """After the step's last backward: the schedule's own names end, and the list is worked off."""
-        events = [*self._gone(), *self._ungraphed(), *(-self.edges.slope - 1,) * self.received]
-        events += [-self.edges.slope - 1] * (self.sent is not None and not self._held(self.sent))
-        self.received, self.sent = 0, None
+        events = [*self._gone(), *self._ungraphed(), *self.received, *self._unsent()]
+        self.received, self.sent = (), None
         listed, self.listed = self.listed, []
-        gone = sum(not self._held(one) for one in listed if not self.chunks[one.chunk].first)
-        return (*events, *(-self.edges.hidden - 1, -self.edges.slope - 1) * gone)
+        gone = [one.chunk for one in listed if not self.chunks[one.chunk].first and not self._held(one)]
+        return (*events, *(event for chunk in gone for event in self.input_gone(chunk)))
+
+    def input_gone(self, chunk: int) -> Events:
+        """Deaths of a chunk's input and its gradient."""
+        came = self.borders[chunk].came
+        return (-came.hidden - 1, -came.slope - 1)
+
+    def _unsent(self) -> Events:
+        """The gradient last sent, unless the model holds it still."""
+        if self.sent is None or self._held(self.sent):
+            return ()
+        return (-self.borders[self.sent.chunk].came.slope - 1,)
 
     def _held(self, action: Action) -> bool:
         return action in self.listed or action in self.parked.values()
 
     def _ungraphed(self) -> Events:
         held, self.graph = self.graph, None
-        return (-self.edges.hidden - 1,) * (held is not None and not self._held(held))
+        if held is None or self._held(held):
+            return ()
+        return (-self.borders[held.chunk].came.hidden - 1,)
 
     def _gone(self) -> Events:
-        gone = (-self.edges.hidden - 1,) * self.out
-        self.out = 0
+        gone, self.out = self.out, ()
         return gone

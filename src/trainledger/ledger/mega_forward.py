@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega_engine import mask_line
-from trainledger.ledger.mega_passes import Edges, Pass, edges_of, masked, mega_of
+from trainledger.ledger.mega_passes import Borders, Pass, borders_of, masked, mega_of
 from trainledger.ledger.mega_pieces import Walks
 from trainledger.ledger.mega_run import Chunk, Rank
 from trainledger.lines.stream import Events, Segment, net
@@ -36,7 +36,7 @@ def evaluating(rank: Rank, batch: int | None, sequence: int | None) -> Rank:
     return replace(rank, plan=plan, job=replace(job, run=run, trained=lambda weight: False))
 
 
-def forwards(rank: Rank, gather: Gather | None) -> tuple[Edges, list[tuple[Segment, ...]]]:
+def forwards(rank: Rank, gather: Gather | None) -> tuple[list[Borders], list[tuple[Segment, ...]]]:
     """A micro-batch forward through each chunk of a rank that evaluates: at its end nothing is there but what the stage
     was given and what it sends."""
     job, chunks = rank.job, rank.chunks
@@ -48,11 +48,11 @@ def forwards(rank: Rank, gather: Gather | None) -> tuple[Edges, list[tuple[Segme
         back = tuple(reversed(made.forward))  # stands for a backward, which there is none of
         if gather is not None:
             made = gather(rank, replace(made, backward=back, after=(made.forward, back)), chunk)
-        made = masked(made, mask if chunk.first or chunk.last else None)
+        made = masked(made, mask if chunk.fed else None)
         left = net(made.forward)
-        left[walks.edges.hidden] -= not chunk.last
+        left[borders_of(job, chunk).goes.hidden] -= not chunk.last
         found.append((*made.forward, Segment("", deaths_of(left))))
-    return edges_of(job), found
+    return [borders_of(job, chunk) for chunk in chunks], found
 
 
 def deaths_of(left: Counter[int]) -> Events:
@@ -61,16 +61,16 @@ def deaths_of(left: Counter[int]) -> Events:
 
 
 def rounds(
-    chunks: Sequence[Chunk], edges: Edges, passes: Sequence[tuple[Segment, ...]], batches: int
+    chunks: Sequence[Chunk], borders: Sequence[Borders], passes: Sequence[tuple[Segment, ...]], batches: int
 ) -> Iterator[Segment]:
     """Two micro-batches in turn: chunks hold their inputs, and the schedule the output that it sent last."""
-    sent = False
-    given = [one for one in chunks if not one.first]
+    sent: Events = ()
+    given = [one.came.hidden for one, chunk in zip(borders, chunks, strict=True) if not chunk.first]
     for again in ROUNDS[: min(batches, len(ROUNDS))]:
-        for chunk, segments in zip(chunks, passes, strict=True):
-            received = () if chunk.first else (edges.hidden + 1, *(-edges.hidden - 1,) * again)
-            yield Segment("", received)
+        for chunk, ends, segments in zip(chunks, borders, passes, strict=True):
+            came = ends.came.hidden
+            yield Segment("", () if chunk.first else (came + 1, *(-came - 1,) * again))
             yield from segments
-            yield Segment("", (-edges.hidden - 1,) * sent)
-            sent = not chunk.last
-    yield Segment("", (-edges.hidden - 1,) * (len(given) + sent))
+            yield Segment("", sent)
+            sent = () if chunk.last else (-ends.goes.hidden - 1,)
+    yield Segment("", (*(-line - 1 for line in given), *sent))

@@ -12,6 +12,7 @@ from trainledger.facts.dtypes import INT64
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.rules import lower
+from trainledger.ledger.rules_megatron import cut
 from trainledger.ledger.tape import Code, Prim, Step
 from trainledger.model.program import Model, Op
 
@@ -20,8 +21,8 @@ EMBEDDED = "e"  # the rows of the embedding, as the layers name them
 Loss = Callable[[int], int]  # of logits, the loss of every token
 
 
-def predicted(f: Frame, model: Model, count: int) -> list[int]:
-    """Hidden states of the model and of each of its layers for further tokens: views of one tensor of them all."""
+def predicted(f: Frame, model: Model, count: int) -> int:
+    """Hidden states of the model and of each of its layers for further tokens, in one tensor."""
     t, names = f.tape, f.names
     every = [names["h"]]
     (block,) = model.further
@@ -40,8 +41,14 @@ def predicted(f: Frame, model: Model, count: int) -> list[int]:
     longer = tuple(Axis(one.dim, one.size * len(every)) if one.dim is Dim.SEQUENCE else one for one in dims)
     together = aten.cat(t, every, longer, "hidden states of all predictions")
     t.end(every)
-    parts = aten.chunk(t, together, [dims] * len(every))
-    t.end([together])
+    return together
+
+
+def parted(f: Frame, together: int, count: int) -> list[int]:
+    """The model's hidden states and those of `count` further tokens as views of one tensor, which loses its name."""
+    dims = cut(f.tape.dims[together], 1 + count)
+    parts = aten.chunk(f.tape, together, [dims] * (1 + count))
+    f.tape.end([together])
     return parts
 
 

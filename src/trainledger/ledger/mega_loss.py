@@ -9,7 +9,7 @@ from __future__ import annotations
 from trainledger.facts.dtypes import BOOL, FP32, INT64
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
-from trainledger.ledger.mega_further import attached, predicted
+from trainledger.ledger.mega_further import attached, parted, predicted
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.mega_scores import WITH_ENTROPY, scored, scores, valued
 from trainledger.ledger.rules import lower
@@ -38,9 +38,9 @@ def closing(frame: Frame, model: Model, loss: str, chunk: Chunk) -> int:
     norm, head = model.head.ops[:1], model.head.ops[1:]
     if chunk.normed:
         lower(frame, norm)
-    if chunk.further:
-        parts = predicted(frame, model, chunk.further)
-        names["h"] = attached(frame, head, parts, each_of)
+    if chunk.sends:
+        together = predicted(frame, model, chunk.further) if chunk.further else names.pop("h")
+        names["h"] = attached(frame, head, parted(frame, together, chunk.sends), each_of)
     lower(frame, head)
     logits = names.pop("logits")
     each = each_of(logits)

@@ -9,8 +9,9 @@ from trainledger.base.dims import Dims
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.mega import Mega
+from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
-from trainledger.ledger.rules_megatron import cut
+from trainledger.ledger.rules_megatron import cut, stretched
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events, Segment
 
@@ -46,12 +47,25 @@ def masked(made: Pass, mask: int | None) -> Pass:
     return replace(made, forward=(first, *made.forward, last), after=((first, *made.after[0], last), made.after[1]))
 
 
-def edges_of(job: Job) -> Edges:
-    """The lines between layers."""
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """What a chunk is given, and what it hands on."""
+
+    came: Edges
+    goes: Edges
+
+
+def borders_of(job: Job, chunk: Chunk) -> Borders:
+    """Hidden states of the model, and of further tokens where a chunk before has layers for these, side by side."""
+    return Borders(edges_of(job, 1 + chunk.given), edges_of(job, 1 + chunk.sends))
+
+
+def edges_of(job: Job, tokens: int = 1) -> Edges:
+    """The lines between layers; `tokens`: of how many predictions they are the hidden states."""
     mega, setting = job.run.software.mega, job.run.setting
     assert mega is not None
     whole = job.frame().dims((job.model.hidden,))
-    dims = cut(whole, mega.ranks)
+    dims = stretched(cut(whole, mega.ranks), tokens)
     hidden, slope = (
         job.book.tensor(account, name, dims, setting.weights, AUTOGRAD)
         for account, name in ((Account.ACTIVATIONS, HIDDEN), (Account.BACKWARD, SLOPE))

@@ -16,10 +16,10 @@ from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega_away import away
 from trainledger.ledger.mega_drops import drops, put_off
-from trainledger.ledger.mega_further import LAYER
+from trainledger.ledger.mega_further import LAYER, predicted
 from trainledger.ledger.mega_hosted import hosted
 from trainledger.ledger.mega_left import DISPATCHER, released, routes, shifted
-from trainledger.ledger.mega_passes import HIDDEN, Pass, edges_of, mega_of
+from trainledger.ledger.mega_passes import HIDDEN, Edges, Pass, borders_of, edges_of, mega_of
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
 from trainledger.ledger.piece import Piece
@@ -61,10 +61,10 @@ class Walks:
         groups = self.groups(chunk)
         top = len(groups) - 1
         left = [self._leaves_graph(*group) and (at > 0 or chunk.first) for at, group in enumerate(groups)]
-        opening = self._opening(int(left[0] if left else not chunk.last and not chunk.normed)) if chunk.first else None
+        opening = self._opening(int(left[0] if left else not chunk.closes)) if chunk.first else None
         layers, gone = [], Counter[Storage]()
         for at, (blocks, made) in enumerate(groups):
-            lent = int(left[at + 1]) if at < top else int(not chunk.last and not chunk.normed)
+            lent = int(left[at + 1]) if at < top else int(not chunk.closes)
             ends = (not at and not (chunk.first and self.trains), lent)
             layers.append(self.layer(blocks, made, ends, left[at]))
             gone.update(self._away.get((blocks, made, ends, left[at]), ()))
@@ -75,8 +75,10 @@ class Walks:
         if chunk.last:
             closing: Walked | None = self._closing(chunk, received)
         else:
-            closing = self._normed(received) if chunk.normed else None
+            closing = self._between(chunk, received) if chunk.closes else None
         every = [one for one in (opening, *layers, closing) if one is not None]
+        if not every:
+            return self._handed_on(chunk)
         kept = (self.edges.hidden, self.edges.slope)
         marked = dict(zip(range(int(chunk.first), len(every)), left, strict=False))
         after = [released(one, kept) if marked.get(at) else one for at, one in enumerate(every)]
@@ -87,6 +89,16 @@ class Walks:
             if at
         }
         return Pass(*_segments(every), products, _segments(after))
+
+    def _handed_on(self, chunk: Chunk) -> Pass:
+        """A chunk without layers hands on a copy of what it received, and its gradient likewise.
+
+        Source: megatron/core/transformer/transformer_block.py, TransformerBlock.forward (0.14 to 0.19).
+        """
+        edges = borders_of(self.job, chunk).goes
+        ways = Segment("forward", (edges.hidden + 1,)), Segment("backward", (edges.slope + 1,))
+        forward, backward = ((one,) for one in ways)
+        return Pass(forward, backward, {}, (forward, backward))
 
     def _leaves_graph(self, kinds: tuple[Kind, ...], again: bool) -> bool:
         """Whether these layers, run again, leave a graph behind."""
@@ -192,22 +204,24 @@ class Walks:
         piece = self._piece(Piece(tape, EXTERNAL, target, "", known, edges.slope, edges.slope, {}, calls=frame.calls))
         return Walker(job.book, piece, self.leaves.last).plain(lent=lent)
 
-    def _normed(self, received: bool) -> Walked:
-        """The last norm, where another chunk has the output layer."""
-        job, edges = self.job, self.edges
-        frame, source = self._handed(received)
-        lower(frame, job.model.head.ops[:1])
-        tape, target = frame.tape, frame.names["h"]
-        tape.end([source])
-        known = {tape.store[source]: edges.hidden, tape.store[target]: edges.hidden}
+    def _between(self, chunk: Chunk, received: bool) -> Walked:
+        """The last norm, and layers for further tokens, where another chunk has the output layer."""
+        job, edges, goes = self.job, self.edges, borders_of(self.job, chunk).goes
+        frame, source = self._handed(edges, received)
+        tape = frame.tape
+        if chunk.normed:
+            lower(frame, job.model.head.ops[:1])
+        target = predicted(frame, job.model, chunk.further) if chunk.further else frame.names["h"]
+        tape.end([source, *(value for value in frame.names.values() if value not in (source, target))])
+        known = {tape.store[source]: edges.hidden, tape.store[target]: goes.hidden}
         leaf = source if received else EXTERNAL
-        piece = self._piece(Piece(tape, source, target, "", known, edges.slope, edges.slope, {}, leaf, frame.calls))
-        return Walker(job.book, piece, self.leaves.first).plain(lent=1)
+        piece = self._piece(Piece(tape, source, target, "", known, goes.slope, edges.slope, {}, leaf, frame.calls))
+        return Walker(job.book, piece, self.leaves.first).plain(regions=self._regions(frame, leaf), lent=1)
 
-    def _handed(self, received: bool) -> tuple[Frame, int]:
+    def _handed(self, edges: Edges, received: bool) -> tuple[Frame, int]:
         """A frame whose `h` comes from the piece before, or from another stage."""
         frame = self.job.frame()
-        source = frame.tape.inherit(self.edges.dims, self.edges.dtype, True, HIDDEN)
+        source = frame.tape.inherit(edges.dims, edges.dtype, True, HIDDEN)
         frame.names["h"] = source
         if received:
             frame.tape.leaves.add(source)
@@ -215,8 +229,8 @@ class Walks:
 
     def _closing(self, chunk: Chunk, received: bool) -> Walked:
         """The output layer and the loss."""
-        job, edges = self.job, self.edges
-        frame, source = self._handed(received)
+        job, edges = self.job, borders_of(self.job, chunk).came
+        frame, source = self._handed(edges, received)
         frame = _on_the_device(frame) if mega_of(job).stays else frame
         tape = frame.tape
         loss = mega_loss.closing(frame, job.model, job.run.loss, chunk)

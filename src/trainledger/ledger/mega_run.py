@@ -28,13 +28,30 @@ RECOMPUTED, DELAYED = "recompute", "delay_wgrad_compute"
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """What one model chunk of a stage runs: numbers of its layers; whether the embedding comes before them, and the
-    output layer with the loss after; how many layers that predict further tokens; whether the last norm."""
+    output layer with the loss after; how many layers that predict further tokens; whether the last norm; of how many
+    further tokens it is given hidden states beside the model's own, by a stage before that has these layers."""
 
     layers: tuple[int, ...]
     first: bool
     last: bool
     further: int = 0
     normed: bool = False
+    given: int = 0
+
+    @property
+    def closes(self) -> bool:
+        """Whether something comes after its layers."""
+        return self.last or self.normed or bool(self.further)
+
+    @property
+    def fed(self) -> bool:
+        """Whether it is given the batch: its tokens, labels or mask."""
+        return self.first or self.last or bool(self.further)
+
+    @property
+    def sends(self) -> int:
+        """Of how many further tokens it hands on hidden states."""
+        return self.given or self.further
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +130,18 @@ def chunks_of(plan: Plan, layers: int, stage: int) -> tuple[Chunk, ...]:
     further = int(plan.keys().get("num_nextn_predict_layers") or 0)
     found = stages(split_of(plan, layers, further))
 
+    def given(one: Place) -> int:  # layers for further tokens stand together, in a chunk before it
+        at = found.index(one)
+        return further if not one.mtp and any(before.mtp for before in found[:at]) else 0
+
     def normed(one: Place) -> bool:  # with layers for further tokens the norm is where the decoder's last layer is
         return bool(one.layers) and one.first + one.layers == layers if further else one.loss
 
+    def numbers(one: Place) -> tuple[int, ...]:
+        return tuple(range(one.first, one.first + one.layers))
+
     return tuple(
-        Chunk(tuple(range(one.first, one.first + one.layers)), one.embedding, one.loss, one.mtp, normed(one))
+        Chunk(numbers(one), one.embedding, one.loss, one.mtp, normed(one), given(one))
         for one in found
         if one.rank == stage
     )

@@ -28,7 +28,7 @@ from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins
 from trainledger.ledger.mega_layerwise import LayerWise, laid_out, layer_wise
 from trainledger.ledger.mega_once import once
 from trainledger.ledger.mega_order import order_of
-from trainledger.ledger.mega_passes import Pass, masked, mega_of
+from trainledger.ledger.mega_passes import Pass, borders_of, masked, mega_of
 from trainledger.ledger.mega_pieces import Walks
 from trainledger.ledger.mega_reports import Reports
 from trainledger.ledger.mega_run import Rank, chunks_of, mega_run, parts_of
@@ -121,7 +121,7 @@ class Composer:
     def held(self, flow: Flow, passes: Sequence[Pass]) -> Events:
         """Deaths of what chunks hold once the steps are over until they are given another input: the last one with its
         gradient, and a graph that a backward left."""
-        parked = (-flow.edges.hidden - 1, -flow.edges.slope - 1) * len(flow.parked)
+        parked = (event for chunk in flow.parked for event in flow.input_gone(chunk))
         graphs = (net(passes[at].forward) - net(passes[at].after[0]) for at in sorted(self.left))
         return (*parked, *(-line - 1 for graph in graphs for line in graph.elements()))
 
@@ -148,7 +148,7 @@ def fullest(plan: Plan, model: Model) -> tuple[int, ...]:
     found: dict[tuple[object, ...], tuple[int, int]] = {}
     for stage in range(degrees(plan).pp):
         chunks = chunks_of(plan, layers, stage)
-        key = tuple((tuple(kinds[layer] for layer in one.layers), one.first, one.last, one.further) for one in chunks)
+        key = tuple((tuple(kinds[at] for at in one.layers), replace(one, layers=())) for one in chunks)
         held = in_flight(order_of(plan, stage)).held
         found[key] = max(found.get(key, (0, 0)), (held, -stage))
     return tuple(sorted(-stage for _, stage in found.values()))
@@ -173,7 +173,7 @@ def run_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> 
     reports = Reports.of(rank)
     ways = (gather, gather and gather.first, gather and gather.again)
     passes, first, again = (_around(rank, made, each, reports) for each in ways)
-    flow = Flow(walks.edges, rank.chunks)
+    flow = Flow([borders_of(job, chunk) for chunk in rank.chunks], rank.chunks)
     composer.add(f"{STEPS[0]}: forward", births(once(rank)))
     for number, name in enumerate(STEPS if each else (*STEPS, *STEPS[1:] * SETTLED.steps)):
         composer.add(f"{name}: forward", [*(deaths(states.copies()) if number else []), *reports.before()])
@@ -192,7 +192,7 @@ def _around(rank: Rank, made: Sequence[Pass], each: Gather | None, reports: Repo
     mask, found = mask_line(rank.plan, rank.job), list[Pass]()
     for one, chunk in zip(made, rank.chunks, strict=True):
         gathered = one if each is None else each(rank, one, chunk)
-        held = masked(gathered, mask if chunk.first or chunk.last else None)
+        held = masked(gathered, mask if chunk.fed else None)
         found.append(reports.told(held, chunk))
     return found
 
