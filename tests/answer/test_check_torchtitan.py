@@ -8,8 +8,13 @@ import pytest
 
 from tests.plans import plan_of
 from trainledger.answer.check import check
+from trainledger.answer.estimate import estimate
 from trainledger.base.problems import InputError
 
+QWEN = {
+    "model_type": "qwen3", "hidden_size": 256, "intermediate_size": 640, "num_hidden_layers": 4, "head_dim": 64,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1024,
+}  # fmt: skip
 OP = {"kind": "selective", "policy": "op"}
 
 
@@ -43,6 +48,14 @@ def test_what_it_has_not_is_refused_by_name(path: str, sections: dict[str, Any])
     with pytest.raises(InputError) as caught:
         checked(**sections)
     assert path in {one.path for one in caught.value.problems}
+
+
+def test_weights_of_two_stages_are_not_tied() -> None:
+    tied = {**QWEN, "tie_word_embeddings": True}
+    parallel = {"strategy": "fsdp2", "world": 2, "pp": 2}
+    with pytest.raises(InputError) as found:
+        estimate(plan_of(tied, stack={"framework": "torchtitan"}, parallel=parallel, batch={"accumulation": 4}))
+    assert [one.path for one in found.value.problems] == ["model.tie_word_embeddings"]
 
 
 def test_the_policy_and_8_bits_are_torchtitans_alone() -> None:

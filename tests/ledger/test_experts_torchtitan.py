@@ -17,6 +17,7 @@ from trainledger.facts.kernels import SORTED_SCATTER
 from trainledger.ledger.experts_torchtitan import experts, router
 from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.ledger.walk import run_forward
+from trainledger.lines.line import Account
 from trainledger.model.build import model_of
 from trainledger.model.operations import ActKind
 from trainledger.model.operations_experts import Experts, Router
@@ -148,6 +149,21 @@ def test_gpt_oss_holds_all_of_its_parameters() -> None:
     assert sum(weight.elements for weight in weights(sunk())) == sum(
         weight.elements for weight in weights(plan_of(OSS))
     )
+
+
+@pytest.mark.parametrize("recipe", ["tensorwise", "rowwise"])
+def test_a_bias_is_added_to_a_product_in_8_bits(recipe: str) -> None:
+    """By itself: its gradient is there, and a sum as wide as the product."""
+    plan = sunk()
+    low = {"weights": "fp32", "gradients": "fp32", "compute": "fp8", "fp8": {"recipe": recipe}}
+    found = estimate(
+        plan_of(OSS, stack=plan.stack.model_dump(exclude_unset=True), precision=low, batch={"sequence": 256})
+    )
+    names = {line.name for line in found.ledger.lines}
+    assert "model.layers.*.self_attn.q_proj.bias" in {
+        one.name for one in found.ledger.lines if one.account is Account.GRADIENTS
+    }
+    assert "model.layers.*.self_attn.q_proj: with bias" in names
 
 
 def weights(plan: Any) -> list[Weight]:

@@ -67,6 +67,16 @@ def test_steps_replay_and_leave_nothing(version: str, mesh: dict[str, Any], reco
         assert left(plan_at(version, mesh, model, recompute)) <= {"loss", "logits"}
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("mesh", MESHES[:4], ids=str)
+@pytest.mark.parametrize("recompute", RECOMPUTES, ids=str)
+def test_compiled_steps_replay_and_leave_nothing(version: str, mesh: dict[str, Any], recompute: Any) -> None:
+    for model in (MOE, LATENT):
+        plan = plan_at(version, mesh, model, recompute)
+        stack = plan.stack.model_copy(update={"compile": True})
+        assert left(plan.model_copy(update={"stack": stack})) <= {"loss", "logits"}
+
+
 @pytest.mark.parametrize("version", ["d0cdb1433ad1", "0.2.2", "b5bcd76c66d0"])
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "zb-v", "dualpipev"])
 @pytest.mark.parametrize("mesh", [{}, {"ep": 4}, {"tp": 2, "sp": True, "ep": 4}], ids=str)

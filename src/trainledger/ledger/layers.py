@@ -23,7 +23,8 @@ def linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
     def base(value: int) -> int:
         if spec.low is not None:
             compiled = f.software.compiled
-            return float8.linear(f.tape, float8.Layer(value, f.need(spec.weight), dims, spec.low, compiled))
+            made = float8.linear(f.tape, float8.Layer(value, f.need(spec.weight), dims, spec.low, compiled))
+            return made if spec.bias is None else _biased(f, made, spec.bias)
         values = f.need(spec.weight), f.param(spec.bias)
         if spec.weight.packed is not None:
             return quantised.linear(f.tape, quantised.Base(value, dims, *values, spec.weight.packed))
@@ -39,6 +40,13 @@ def linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
             f.tape, base, rules_litgpt.Call(x, dims, low, f.need(low.down), f.need(low.up), chance)
         )
     return base(x) if spec.adapter is None else adapters.linear(f.tape, base, _call(f, spec, x, (tokens, tail)))
+
+
+def _biased(f: Frame, out: int, bias: p.Weight) -> int:
+    """A product in 8 bits, to which a bias is added by itself."""
+    result = aten.add(f.tape, out, f.need(bias), "with bias")
+    f.tape.end([out])
+    return result
 
 
 def _delta(f: Frame, spec: p.Linear, delta: p.Delta, x: int, tail: Dims) -> deltas.Call:

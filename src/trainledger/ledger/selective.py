@@ -123,7 +123,8 @@ def _again(tape: Tape, how: Kept) -> tuple[Forward, list[int]]:
     kept, stop = how.kept, len(tape.prims) if how.on else early_stop(tape)
     events = Events()
     held: dict[int, int] = {}
-    store, dying = tape.store, deaths(tape, frozenset())
+    unnamed = frozenset(value for at in how.skipped for value in tape.prims[at].outs)  # also views of what there is
+    store, dying = tape.store, deaths(tape, unnamed)
     refs = dict.fromkeys(tape.inherited, 2)  # which the checkpoint holds besides
     turns: dict[int, tuple[int, int]] = {}
     for at, prim in enumerate(tape.prims[:stop]):
