@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainledger.cli.main import run
+from trainledger.cli.start import run
 
 if __name__ == "__main__":
     run()

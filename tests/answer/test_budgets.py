@@ -102,6 +102,31 @@ def test_a_verdict_without_a_device_is_that_of_the_node() -> None:
     assert (answer.verdict.outcome, answer.verdict.margin) == ("does-not-fit", None)
 
 
+def test_a_node_that_fits_says_nothing_of_a_device_that_is_not_given() -> None:
+    answer, found = made(device=None, node={"ranks": 1, "memory": "256GiB"})
+    assert found["host"].verdict.outcome == "fits"
+    assert answer.verdict.outcome is None
+
+
+@pytest.mark.parametrize(("nvme", "outcome"), [(None, None), ("1TiB", "fits"), ("1KiB", "does-not-fit")])
+def test_a_place_that_holds_tensors_and_has_no_size_cannot_be_judged(nvme: str | None, outcome: str | None) -> None:
+    node = {"ranks": 8, "memory": "256GiB", "nvme": nvme}
+    parallel = {"strategy": "zero3", "dp": 8}
+    answer, _ = made(precision=MIXED, parallel=parallel, offload={"optimizer": "nvme"}, node=node)
+    assert answer.verdict.outcome == outcome
+    told = [reason for reason in answer.verdict.reasons if "cannot be judged" in reason]
+    assert bool(told) == (nvme is None)
+    assert all("node: {nvme: 30TB}" in reason for reason in told)
+
+
+def test_what_cannot_be_judged_hides_nothing_that_does_not_fit() -> None:
+    node = {"ranks": 8, "memory": "1MiB"}
+    parallel = {"strategy": "zero3", "dp": 8}
+    answer, _ = made(precision=MIXED, parallel=parallel, offload={"optimizer": "nvme"}, node=node)
+    assert answer.verdict.outcome == "does-not-fit"
+    assert answer.verdict.reasons[0].startswith("nvme, steps: cannot be judged")
+
+
 def test_a_node_without_name_or_memory_is_missing_its_name() -> None:
     with pytest.raises(InputError) as caught:
         made(node={"used": "1GiB"})

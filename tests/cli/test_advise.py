@@ -42,3 +42,16 @@ def test_wrong_input(run: Command, plan: str, arguments: tuple[str, ...], said: 
     code, out, err = run("advise", plan, *arguments)
     assert (code, out) == (2, "")
     assert said in err
+
+
+@pytest.mark.parametrize("verb", ["advise", "fit", "explain"])
+def test_a_device_in_place_of_the_plan_s(run: Command, plan: str, verb: str, tmp_path) -> None:
+    own = tmp_path / "asic.yaml"
+    own.write_text("name: asic\nmemory: 3GiB\n")
+    more = {"advise": ("--combine", "1"), "fit": ("--find", "micro-batch"), "explain": ("weights",)}[verb]
+    data = json.dumps(json.loads(run(verb, plan, *more, "--device", str(own), "--json")[1]))
+    assert data == json.dumps(json.loads(run(verb, plan, *more, "--set", MINE[1].replace("mine", "asic"), "--json")[1]))
+    code, _, err = run(verb, plan, *more, "--device", "h100-80g")
+    assert code == 2
+    assert err.startswith("--device: ")
+    assert "h100-80gb" in err

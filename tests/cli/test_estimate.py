@@ -184,6 +184,16 @@ def test_without_a_device_there_is_no_verdict_and_no_gate(run, plan: str) -> Non
     assert "a gate compares with a device" in err
 
 
+def test_a_place_without_a_size_passes_no_gate(run, plan: str) -> None:
+    tier = "device={name: asic, memory: 80GiB, tiers: [{name: SRAM, place: on-chip, bytes: 1GiB}]}"
+    places = ("--set", tier, "--set", "offload={places: {optimizer_states: remote}}")
+    assert run("estimate", plan, *places)[0] == 0
+    code, _, err = run("estimate", plan, *places, "--gate")
+    assert code == 2
+    assert "remote, steps: cannot be judged" in err
+    assert "node: {remote: 4TiB}" in err
+
+
 def test_quick_is_labelled(run, plan: str) -> None:
     code, out, _ = run("estimate", plan, "--quick")
     assert code == 0

@@ -175,6 +175,12 @@ def test_an_unknown_shell_is_wrong_input() -> None:
     assert run("--show-completion", "tcl", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1").returncode == 2
 
 
+@pytest.mark.parametrize("option", ["--install-completion", "--show-completion"])
+def test_a_shell_after_an_option_that_takes_none(option: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert root.main([option, "nosuch"]) == ExitCode.WRONG_INPUT
+    assert f"{option}: found 'nosuch' after it" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script(shell: str) -> None:
     done = run("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")

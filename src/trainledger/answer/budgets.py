@@ -12,6 +12,7 @@ from trainledger.answer.node import node_of, tiers_of, together
 from trainledger.answer.traffic import Traffic, slowest, traffic
 from trainledger.answer.verdict import Outcome, Verdict, judge
 from trainledger.base.places import Place
+from trainledger.base.units import format_size
 from trainledger.facts.device_rows import Device, Tier
 from trainledger.ledger.rank import Ledger
 from trainledger.model.program import Model
@@ -20,6 +21,11 @@ from trainledger.plan.schema import Plan
 
 DISK = "disk"
 ORDER: tuple[Outcome, ...] = ("fits", "tight", "does-not-fit")
+HOLDING: dict[str, str] = {  # places that are judged only where tensors lie there, and how a plan says their size
+    Place.ON_CHIP: "device: {tiers: [{place: on-chip, bytes: 256MiB}]}",
+    Place.NVME: "node: {nvme: 30TB}",
+    Place.REMOTE: "node: {remote: 4TiB}, or device.tiers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +73,17 @@ def budgets_of(plan: Plan, model: Model, ledger: Ledger, where: tuple[Device | N
 
 
 def folded(verdict: Verdict, budgets: Sequence[Budget], moved: Sequence[Traffic]) -> Verdict:
-    """The device's verdict with those of the other budgets: the worst outcome, each reason under its place's name. The
-    margin stays the device's."""
+    """The device's verdict with those of the other budgets: the worst outcome, each reason under its place's name; none
+    where all that can be judged fits, but the device or a place that tensors lie in has no size. The margin stays the
+    device's."""
     judged = [one for one in budgets if one.verdict.outcome is not None]
+    unjudged = [one for one in budgets if one.verdict.outcome is None and one.place in HOLDING]
     outcomes = [one for one in (verdict.outcome, *(budget.verdict.outcome for budget in judged)) if one is not None]
     worst = max(outcomes, key=ORDER.index, default=None)
-    reasons = [f"device memory: {reason}" for reason in verdict.reasons]
+    if worst == ORDER[0] and (verdict.outcome is None or unjudged):
+        worst = None
+    reasons = [f"{one.name}, {one.moment}: cannot be judged: {one.verdict.reasons[0]}" for one in unjudged]
+    reasons += [f"device memory: {reason}" for reason in verdict.reasons]
     for one in sorted(judged, key=lambda budget: -ORDER.index(budget.verdict.outcome or ORDER[0])):
         reasons += [f"{one.name}, {one.moment}: {reason}" for reason in one.verdict.reasons]
     reasons += [
@@ -110,7 +121,7 @@ def _places(plan: Plan, ledger: Ledger, tiers: Sequence[Tier]) -> Iterator[Budge
         need = Band(*(size * ranks for _ in _ENDS))
         name = tier.name if tier else place.value
         capacity = tier.bytes if tier else None
-        yield Budget(place, name, "steps", need, capacity, ranks, _judged(capacity, need))
+        yield Budget(place, name, "steps", need, capacity, ranks, _judged(capacity, need, HOLDING[place]))
 
 
 def _disk(plan: Plan, written: Checkpoint) -> Iterator[Budget]:
@@ -119,7 +130,8 @@ def _disk(plan: Plan, written: Checkpoint) -> Iterator[Budget]:
     yield Budget(DISK, DISK, f"{written.kept} kept", need, capacity, degrees(plan).world, _judged(capacity, need))
 
 
-def _judged(room: int | None, need: Band) -> Verdict:
+def _judged(room: int | None, need: Band, key: str = "") -> Verdict:
     if room is None:
-        return Verdict(None, None, ("its size is not given: nothing to compare with",))
+        told = f"{format_size(need.expected)} lie there; say its size with {key}" if key else "nothing to compare with"
+        return Verdict(None, None, (f"its size is not given: {told}",))
     return judge(room, need.low, need.expected, need.high)

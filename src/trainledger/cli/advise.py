@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainledger.cli.estimate import UNITS_HELP, check_units
-from trainledger.cli.sources import Env, Files, Sets, Versions, placed, read_files
+from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, placed, read_files
 
 
 def advise(
@@ -18,6 +18,7 @@ def advise(
     sets: Sets = None,
     env: Env = None,
     versions: Versions = None,
+    device: OwnDevice = "",
     units: Annotated[str, typer.Option("--units", help=UNITS_HELP)] = "GiB",
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
 ) -> None:
@@ -32,7 +33,7 @@ def advise(
     from trainledger.importers.changed_lines import changed_lines
     from trainledger.show.advise import document, sections
 
-    draft = read_files(files, sets, env, versions)
+    draft = read_files(files, on_device(sets, device), env, versions)
     with placed(draft):
         found = advice_of(draft.data, progress("advising"), combine)
     if as_json:

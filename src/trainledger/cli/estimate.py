@@ -76,7 +76,7 @@ def _whole(draft: Draft, view: View, gate: str, as_json: bool) -> int:
 
         screen = screen_of()
         write(sections(answer, draft, view, screen), screen)
-    return exit_code(gate, answer.verdict.outcome)
+    return exit_code(gate, answer.verdict.outcome, answer.verdict.reasons)
 
 
 def check_units(units: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainledger.base.problems import InputError, Problem
-from trainledger.cli.sources import FILES_HELP, Env, Sets, Versions, placed, read_files, told
+from trainledger.cli.sources import FILES_HELP, Env, OwnDevice, Sets, Versions, on_device, placed, read_files, told
 
 ACCOUNT_HELP = "An account (weights, activations, ...) or a part of a line's name."
 
@@ -19,6 +19,7 @@ def explain(
     sets: Sets = None,
     env: Env = None,
     versions: Versions = None,
+    device: OwnDevice = "",
     moment: Annotated[str, typer.Option("--moment", help="The lines live at this moment, not at the peak.")] = "",
     units: Annotated[str, typer.Option("--units", help="The unit of sizes: GiB, GB, MiB, B and so on.")] = "GiB",
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
@@ -33,7 +34,7 @@ def explain(
     from trainledger.show import explain as shown
 
     check_units(units)
-    draft = told(read_files(files, sets, env, versions))
+    draft = told(read_files(files, on_device(sets, device), env, versions))
     with placed(draft):
         found = explanation_of(estimate(draft.plan), account, moment)
     if as_json:

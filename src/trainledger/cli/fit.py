@@ -9,7 +9,7 @@ import typer
 
 from trainledger.cli.estimate import GATE_HELP, UNITS_HELP, check_units
 from trainledger.cli.gate import Gated, check_gate, exit_code
-from trainledger.cli.sources import Env, Files, Sets, Versions, placed, read_files
+from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, placed, read_files
 
 if TYPE_CHECKING:
     from trainledger.answer.changed import Data
@@ -43,6 +43,7 @@ def fit(
     sets: Sets = None,
     env: Env = None,
     versions: Versions = None,
+    device: OwnDevice = "",
     units: Annotated[str, typer.Option("--units", help=UNITS_HELP)] = "GiB",
     gate: Annotated[str, typer.Option("--gate", metavar="[=tight]", help=GATE_HELP)] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
@@ -58,7 +59,7 @@ def fit(
     from trainledger.show.fit import document, sections
 
     wanted = Wanted(tuple(dict.fromkeys(map(knob_of, find or ()))) or USUAL, family, frontier)
-    draft = read_files(files, sets, env, versions)
+    draft = read_files(files, on_device(sets, device), env, versions)
     with placed(draft):
         found = _limits(draft.data, wanted, confidence, measured or [])
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from trainledger.base.problems import InputError, Problem
@@ -10,6 +11,7 @@ from trainledger.cli.verb import Verb
 
 FITS, TIGHT = "fits", "tight"
 FLAG = "--gate"
+UNJUDGED = "cannot be judged"  # a place that holds tensors and has no size, in a verdict's reasons
 
 
 class Gated(Verb):
@@ -28,11 +30,17 @@ def check_gate(gate: str) -> None:
         raise InputError([Problem(FLAG, f"found {gate!r}", f"{FLAG} or {FLAG}={TIGHT} is needed")])
 
 
-def exit_code(gate: str, outcome: str | None) -> ExitCode:
-    """1 when a gate was asked for and the run does not fit (or, with `tight`, may not). No verdict passes no gate."""
+def exit_code(gate: str, outcome: str | None, reasons: Sequence[str] = ()) -> ExitCode:
+    """1 when a gate was asked for and the run does not fit (or, with `tight`, may not). No verdict passes no gate:
+    InputError names the device, or the place (by the verdict's `reasons`), whose size is missing."""
     if gate and outcome is None:
-        raise InputError(
-            [Problem(FLAG, "the plan names no device", "a gate compares with a device", "Add --set device=h100-80gb.")]
-        )
+        raise InputError([_ungated(reasons)])
     refused = {"does-not-fit", "tight"} if gate == TIGHT else {"does-not-fit"}
     return ExitCode.DOES_NOT_FIT if gate and outcome in refused else ExitCode.ANSWERED
+
+
+def _ungated(reasons: Sequence[str]) -> Problem:
+    place = next((one for one in reasons if UNJUDGED in one), "")
+    if place:
+        return Problem(FLAG, place, "a gate compares with the size of every place that holds tensors")
+    return Problem(FLAG, "the plan names no device", "a gate compares with a device", "Add --set device=h100-80gb.")

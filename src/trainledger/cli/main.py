@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 from keyword import iskeyword
 from typing import Any
 
@@ -19,6 +20,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from trainledger import __version__
+from trainledger.base.problems import InputError, Problem
 from trainledger.cli.exits import ExitCode
 from trainledger.cli.verb import Verb
 
@@ -43,6 +45,8 @@ VERBS: dict[str, str] = {
     "accuracy": "Estimates against measured run records.",
 }
 DEBUG = "TRAINLEDGER_DEBUG"
+COMPLETIONS = ("install_completion", "show_completion")
+SHELL = "it takes none: completion is for the shell that runs the program"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # the disk that output is sent to, not the program
 
 
@@ -53,6 +57,14 @@ class Verbs(TyperGroup):
         """The command that `args` calls. Completion comes this way too, so a verb's options complete."""
         name, stub, rest = super().resolve_command(ctx, args)
         return name, stub if name is None else load(name), rest
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse. Raises InputError for a word after an option of completion, which would be passed over in silence."""
+        for one in (part for part in self.params if part.name in COMPLETIONS and getattr(part, "is_flag", False)):
+            for name, word in pairwise(args):
+                if name in one.opts and not word.startswith("-"):
+                    raise InputError([Problem(name, f"found {word!r} after it", SHELL, "Leave the word out.")])
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb. A reader that left is caught here: the parser would give it the code of a plan too large."""
@@ -114,7 +126,7 @@ def _interrupted() -> int:
 
 def _failure(error: Exception) -> int:
     """Tell the user what went wrong, on standard error, and give the exit code."""
-    from trainledger.base.problems import InputError, TraceError
+    from trainledger.base.problems import TraceError
 
     if isinstance(error, InputError):
         for problem in error.problems:
@@ -164,8 +176,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if code == ExitCode.INTERRUPTED:  # the parser's own answer to Ctrl-C within a verb
         return _interrupted()
     return code if isinstance(code, int) else ExitCode.ANSWERED
-
-
-def run() -> None:
-    """The `trainledger` program: run the process's command line and exit with its code."""
-    sys.exit(main())
