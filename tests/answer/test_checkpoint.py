@@ -70,12 +70,12 @@ def test_an_adapter_is_saved_without_its_base() -> None:
 def test_zero_3_writes_each_rank_s_parts() -> None:
     sections: dict[str, Any] = {"precision": MIXED, "parallel": {"strategy": "zero3", "dp": 4, "options": {}}}
     found = made(**sections)
-    ((name, (size, count)),) = files(found).items()
-    assert name == "zero_pp_rank_*_mp_rank_00_optim_states.pt"
-    assert count == 4
+    size, count = files(found)["bf16_zero_pp_rank_*_mp_rank_00_optim_states.pt"]
+    whole, ranks = files(found)["zero_pp_rank_*_mp_rank_00_model_states.pt"]
+    assert count == ranks == 4
     assert size == pytest.approx(12 * COUNT / 4, rel=0.01)
     assert size >= 12 * COUNT / 4  # every part is padded
-    assert found.rank_bytes == size
+    assert found.rank_bytes == size + whole
     sections["parallel"]["options"] = {"stage3_gather_16bit_weights_on_model_save": True}
     assert made(**sections).total == found.total + 2 * COUNT
     assert found.resume.name == "deepspeed"
@@ -86,7 +86,7 @@ def test_zero_2_writes_the_weights_once() -> None:
     assert found.format.name == "deepspeed"
     assert files(found) == {
         "mp_rank_00_model_states.pt": (2 * COUNT, 1),
-        "zero_pp_rank_*_mp_rank_00_optim_states.pt": (-(-12 * COUNT // 4), 4),
+        "bf16_zero_pp_rank_*_mp_rank_00_optim_states.pt": (-(-12 * COUNT // 4), 4),
     }
     assert found.total == 14 * COUNT
     exported = made(
@@ -103,9 +103,9 @@ def test_fsdp_whole_and_by_shards() -> None:
     parallel: dict[str, Any] = {"strategy": "fsdp2", "dp": 4, "options": {}}
     shards = made(precision=precision, parallel=parallel)
     assert shards.total == 12 * COUNT
-    ((_, (size, count)),) = files(shards).items()
-    assert count == 4
-    assert size == pytest.approx(12 * COUNT / 4, rel=0.01)
+    assert [one.name for one in shards.files] == ["pytorch_model_fsdp_0/__*_0.distcp", "optimizer_0/__*_0.distcp"]
+    assert [one.count for one in shards.files] == [4, 4]
+    assert [one.bytes for one in shards.files] == pytest.approx([4 * COUNT / 4, 8 * COUNT / 4], rel=0.01)
     parallel["options"] = {"state_dict_type": "FULL_STATE_DICT"}
     whole = made(precision=precision, parallel=parallel)
     assert files(whole) == {
@@ -114,10 +114,12 @@ def test_fsdp_whole_and_by_shards() -> None:
     assert (shards.resume.name, whole.resume.name) == ("fsdp-sharded", "fsdp-full")
 
 
-def test_replicas_write_nothing_twice() -> None:
+def test_replicas_write_nothing_twice_and_share_the_writing() -> None:
     one = made(parallel={"strategy": "fsdp2", "dp": 4})
     both = made(parallel={"strategy": "hsdp", "dp": 8, "shard": 4})
-    assert (one.total, one.files[0].count) == (both.total, both.files[0].count) == (6 * COUNT, 4)
+    assert one.total == both.total == 6 * COUNT
+    assert (one.files[0].count, both.files[0].count) == (4, 8)
+    assert both.rank_bytes == pytest.approx(one.rank_bytes / 2, rel=0.05)
 
 
 def test_megatron_s_formats() -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainledger.answer.saved import RANK_0, Saved, Written, inner_format, saved_of, written
+from trainledger.answer.saved import RANK_0, Saved, Written, inner_format, saved_of
+from trainledger.answer.saved_files import written
 from trainledger.facts.checkpoints import FORMATS, Format
 from trainledger.ledger.rank import Ledger
 from trainledger.model.program import Model
@@ -40,7 +41,7 @@ class Checkpoint:
     @property
     def rank_bytes(self) -> int:
         """Bytes that the busiest rank writes."""
-        return sum(one.bytes * (one.count if one.by == RANK_0 else one.each) for one in self.files)
+        return sum(one.total if one.by == RANK_0 else one.bytes * one.each for one in self.files)
 
     @property
     def disk(self) -> int:

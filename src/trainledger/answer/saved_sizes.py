@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.optimizer_bytes import state_bytes
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.ledger.rank import trained_of, updates_of
-from trainledger.model.counts import kinds
+from trainledger.model.counts import layered
 from trainledger.model.program import Model, Weight
 from trainledger.model.weights import WITH_NORMS
+from trainledger.plan.engines import ZERO
 from trainledger.plan.schema import Plan
 
 
@@ -37,8 +38,10 @@ class Sizes(NamedTuple):
 
 
 def dtype_of(plan: Plan, weight: Weight) -> DType:
-    """The dtype in which a weight is kept."""
+    """The dtype in which a weight is kept: ZeRO's engine casts every one, an adapter's too."""
     norms = plan.precision.norms
+    if plan.parallel.strategy in ZERO and weight.packed is None:
+        return DTYPES[plan.precision.weights]
     if weight.dtype is not None:
         return weight.dtype
     return DTYPES[norms if norms and weight.role in WITH_NORMS else plan.precision.weights]
@@ -51,15 +54,29 @@ def saved_dtype(plan: Plan, own: DType) -> DType:
 
 def sized(plan: Plan, model: Model) -> Iterator[Sizes]:
     """Every kind of weight; of an adapter's run only what it trains is saved."""
+    for weights, count in sized_layers(plan, model):
+        yield from (one._replace(copies=count) for one in weights)
+
+
+def sized_layers(plan: Plan, model: Model) -> Iterator[tuple[tuple[Sizes, ...], int]]:
+    """The weights of each kind of layer in the model's order, and how many equal layers there are."""
+    size = _sizer(plan)
+    for weights, count in layered(model):
+        yield tuple(size(weight) for weight in weights), count
+
+
+def _sizer(plan: Plan) -> Callable[[Weight], Sizes]:
     trained, updates = trained_of(plan), updates_of(plan)
     master = DTYPES[plan.precision.master] if plan.precision.master else None
-    for weight, count in kinds(model):
+
+    def size(weight: Weight) -> Sizes:
         own, learns = dtype_of(plan, weight), trained(weight)
         saved = saved_dtype(plan, own).bytes_of(weight.elements) if plan.adapter is None or learns else 0
         if not learns:
-            yield Sizes(weight, count, saved, 0, ())
-            continue
+            return Sizes(weight, 1, saved, 0, ())
         copied = master.bytes_of(weight.elements) if master is not None and master != own else 0
         made = state_bytes(updates.row, weight.shape, master or own, updates.options(weight))
         states = [one for one in made if one.kind is not Kind.STEP]
-        yield Sizes(weight, count, saved, copied, tuple(one.bytes for one in states))
+        return Sizes(weight, 1, saved, copied, tuple(one.bytes for one in states))
+
+    return size

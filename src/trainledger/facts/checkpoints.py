@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.base.sources import Source
-from trainledger.base.units import GB
+from trainledger.base.units import GB, GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,12 @@ _DCP = Source("PyTorch distributed checkpoint", "torch/distributed/checkpoint", 
 _MEGATRON = Source(
     "Megatron-LM checkpointing", "megatron/training/checkpointing.py; megatron/core/dist_checkpointing", "0.14.0"
 )
+_VERL = Source("verl, save_checkpoint under FSDP", "verl/utils/checkpoint/fsdp_checkpoint_manager.py", "2026-01")
+_COLOSSAL = Source(
+    "ColossalAI, save_model and save_optimizer by shards",
+    "colossalai/booster/plugin/low_level_zero_plugin.py; checkpoint_io/utils.py, StateDictSharder",
+    "2026-04",
+)
 
 FORMATS: dict[str, Format] = {
     row.name: row
@@ -50,6 +56,18 @@ FORMATS: dict[str, Format] = {
             _TRAINER,
         ),
         Format("adapter", "needs the base model beside it", "any number of ranks", _PEFT),
+        Format(
+            "torch-sharded",
+            "the same number of ranks, sharded alike: each reads the files that it wrote",
+            "merge the shards first (verl's model_merger), which takes the weights alone",
+            _VERL,
+        ),
+        Format(
+            "colossalai",
+            "every rank reads all of it and keeps its part; master weights are made anew from the weights",
+            "the weights alone, under the model's own names",
+            _COLOSSAL,
+        ),
         Format("torch", "one file holds everything", "any number of ranks; rank 0 reads it all", _TORCH),
         Format(
             "deepspeed",
@@ -90,10 +108,14 @@ DEFAULTS: dict[str, str] = {
     **dict.fromkeys(
         ("transformers", "trl", "peft", "axolotl", "llama-factory", "unsloth", "ms-swift", "fsdp_qlora"), "trainer"
     ),
-    **dict.fromkeys(("deepspeed", "megatron-deepspeed"), "deepspeed"),
+    **dict.fromkeys(("deepspeed", "megatron-deepspeed", "openrlhf"), "deepspeed"),
+    "colossalai": "colossalai",
     **dict.fromkeys(("torchtitan", "pithtrain"), "fsdp-sharded"),
     **dict.fromkeys(("megatron", "megatron-bridge", "nemo"), "megatron-dist"),
 }
+OWN_SHARDS = ("verl",)  # frameworks that write what each rank of FSDP holds to files of its own
+PEFT_EXCLUDES = tuple(name for name, form in DEFAULTS.items() if form == "trainer")  # exclude_frozen_parameters of PEFT
+TWO_FOLDERS = PEFT_EXCLUDES  # accelerate's: weights and optimizer are checkpoints of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +127,7 @@ class FileSize:
     source: Source
 
 
+COLOSSAL_FILE = FileSize("", GIB, _COLOSSAL)
 FILE_SIZES = (FileSize("5.0", 50 * GB, _HUB), FileSize("4.34", 5 * GB, _HUB), FileSize("", 10 * GB, _HUB))
 
 
@@ -118,6 +141,20 @@ class DistFiles:
 
 DIST_FILES = DistFiles(
     2, Source("Megatron-Core, thread_count", "megatron/core/dist_checkpointing/strategies/torch.py", "0.14.0")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What DeepSpeed does from a release on."""
+
+    since: str
+    source: Source
+
+
+COPIED_SWAP = Since(
+    "0.13.0",
+    Source("the optimizer's files on NVMe are copied into a checkpoint", "deepspeed/runtime/engine.py", "0.13.0"),
 )
 EXPORT = "stage3_gather_16bit_weights_on_model_save"  # DeepSpeed's setting of an export of whole 16-bit weights
 STATE_DICT_TYPE = "state_dict_type"  # FSDP's setting: whole, or by shards

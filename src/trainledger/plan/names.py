@@ -25,8 +25,8 @@ OffloadPlace = Literal["cpu", "nvme"]
 PlaceName = Literal["on-chip", "device", "host", "nvme", "remote"]
 Movable = Literal["weights", "gradients", "master_weights", "optimizer_states", "activations"]
 CheckpointFormat = Literal[
-    "safetensors", "trainer", "adapter", "torch", "deepspeed", "fsdp-full", "fsdp-sharded", "megatron-torch",
-    "megatron-dist",
+    "safetensors", "trainer", "adapter", "torch", "torch-sharded", "deepspeed", "fsdp-full", "fsdp-sharded",
+    "colossalai", "megatron-torch", "megatron-dist",
 ]  # fmt: skip
 Packing = Literal["none", "packed", "padding-free"]
 Longer = Literal["cut", "drop"]

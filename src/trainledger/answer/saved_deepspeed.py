@@ -1,0 +1,75 @@
+"""What DeepSpeed's save_checkpoint writes, by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainledger.answer.saved import FIRSTS, OPTIMIZER, Saved, Written, one_file, spread
+from trainledger.answer.saved_sizes import dtype_of
+from trainledger.facts.checkpoints import COPIED_SWAP, PEFT_EXCLUDES
+from trainledger.facts.deepspeed import PERSISTENCE
+from trainledger.facts.versions import at_least
+from trainledger.ledger.wrapper import elements_of
+from trainledger.plan.degrees import degrees
+from trainledger.plan.schema import Plan
+
+BF16 = "bf16_"  # ahead of the name of the states' file where bf16 is enabled
+
+
+def deepspeed(plan: Plan, saved: Saved) -> Iterator[Written]:
+    """Model states of the first data-parallel ranks (stage 3: of all), and each rank's part of the optimizer."""
+    stage = plan.parallel.strategy
+    if stage not in ("zero1", "zero2", "zero3"):
+        yield one_file("global_step*/mp_rank_00_model_states.pt", "weights", saved.weights)
+        yield one_file("global_step*/mp_rank_00_model_states.pt (optimizer)", OPTIMIZER, saved.states)
+        return
+    yield _gathered(plan, saved) if stage == "zero3" else _replicated(plan, saved)
+    yield _states(plan, saved)
+
+
+def _states(plan: Plan, saved: Saved) -> Written:
+    """Each rank's part, padded. Of an optimizer on NVMe its files there are copied."""
+    ranks = degrees(plan)
+    count = ranks.shard * ranks.tp * ranks.pp
+    mp = "00" if ranks.tp * ranks.pp == 1 else "*"
+    name = f"global_step*/{BF16 if plan.precision.weights == 'bf16' else ''}zero_pp_rank_*_mp_rank_{mp}_optim_states.pt"
+    if plan.offload.optimizer == "nvme" and at_least(plan.stack.versions.get("deepspeed"), COPIED_SWAP.since):
+        name = "global_step*/offloaded_tensors/rank*/*.tensor.swp"
+    return spread(name, OPTIMIZER, (saved.rank_states, saved.rank_states * count), count)
+
+
+def _excluded(plan: Plan) -> bool:
+    """Whether what an adapter's run does not train is left out: by the Trainer."""
+    return plan.adapter is not None and plan.stack.framework in PEFT_EXCLUDES
+
+
+def _replicated(plan: Plan, saved: Saved) -> Written:
+    """All weights of a model-parallel part. Under stage 2 a copy of those that are not trained lies beside them."""
+    ranks = degrees(plan)
+    parts = ranks.tp * ranks.pp
+    whole = saved.weights if _excluded(plan) else max(saved.weights, saved.rank_weights if parts == 1 else 0)
+    if plan.parallel.strategy == "zero2" and not _excluded(plan):
+        whole += whole - _trained(saved)
+    if parts == 1:
+        return one_file("global_step*/mp_rank_00_model_states.pt", "weights", whole)
+    return spread("global_step*/mp_rank_*_model_states.pt", "weights", (-(-whole // parts), whole), parts, FIRSTS)
+
+
+def _trained(saved: Saved) -> int:
+    """Bytes of the weights that are trained."""
+    return sum(sum(one.saved for one in weights if one.states) * count for weights, count in saved.layers)
+
+
+def _gathered(plan: Plan, saved: Saved) -> Written:
+    """Each rank's weights that always stay whole, and its parts of those that are not trained; others are empty."""
+    ranks = degrees(plan).shard
+    limit = elements_of(plan.parallel.options, PERSISTENCE, saved.hidden)
+    size = 0
+    for weights, count in saved.layers:
+        for weight, trains in ((one.weight, bool(one.states)) for one in weights):
+            dtype = dtype_of(plan, weight)
+            if weight.elements <= limit and (trains or not _excluded(plan)):
+                size += dtype.bytes_of(weight.elements) * count
+            if not trains and not _excluded(plan):
+                size += dtype.bytes_of(-(-weight.elements // ranks)) * count
+    return spread("global_step*/zero_pp_rank_*_mp_rank_00_model_states.pt", "weights", (size, size * ranks), ranks)

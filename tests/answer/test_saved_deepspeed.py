@@ -1,0 +1,85 @@
+"""DeepSpeed's checkpoints: names of files, what the states' hold, and weights that are not trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plans import plan_of
+from trainledger.answer.checkpoint import Checkpoint
+from trainledger.answer.disk import beside
+from trainledger.answer.estimate import estimate
+
+MIXED = {"weights": "bf16", "gradients": "bf16", "master": "fp32"}
+LORA = {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "fp32"}
+COUNT = estimate(plan_of()).parameters.total
+MODEL, OPTIM = "model_states.pt", "optim_states.pt"
+RANKS = 4
+
+
+def made(stage: str, framework: str = "deepspeed", version: str = "0.19.8", **sections: Any) -> Checkpoint:
+    sections = {"precision": MIXED, "parallel": {"strategy": stage, "dp": RANKS}, **sections}
+    stack = {"framework": framework, "versions": {"torch": "2.13.0", "deepspeed": version}}
+    plan = plan_of(batch={"sequence": 16}, stack=stack, **sections)
+    return beside(estimate(plan)).checkpoint
+
+
+def bytes_of(found: Checkpoint, ending: str) -> int:
+    return next(one.bytes for one in found.files if one.name.endswith(ending))
+
+
+@pytest.mark.parametrize("stage", ["zero1", "zero2", "zero3"])
+@pytest.mark.parametrize(("weights", "prefix"), [("bf16", "bf16_zero_pp"), ("fp16", "zero_pp"), ("fp32", "zero_pp")])
+def test_each_rank_s_states_with_an_fp32_copy_of_any_weights(stage: str, weights: str, prefix: str) -> None:
+    """stage_1_and_2.py and stage3.py clone each partition to fp32 even where weights are fp32 themselves."""
+    precision = {"weights": weights, "compute": weights, "gradients": weights, "master": "fp32", "grad_scaler": False}
+    found = made(stage, precision=precision)
+    (states,) = (one for one in found.files if one.name.endswith(OPTIM))
+    assert states.name.startswith(f"global_step*/{prefix}")
+    assert states.count == RANKS
+    assert states.bytes == pytest.approx(12 * COUNT / RANKS, rel=0.01)
+    assert states.total == states.bytes * RANKS
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [("0.19.8", "global_step*/offloaded_tensors/rank*/*.tensor.swp"), ("0.12.6", OPTIM)]
+)
+def test_buffers_for_swapping_are_in_no_checkpoint(version: str, name: str) -> None:
+    found = made("zero3", version=version, offload={"optimizer": "nvme"})
+    assert bytes_of(found, name) == bytes_of(made("zero3"), OPTIM)
+
+
+def test_weights_that_are_not_trained_lie_beside_the_others() -> None:
+    """Stage 2 writes them in the module's state dict and as fragments; stage 3 as fragments of each rank."""
+    whole = bytes_of(made("zero1", adapter=LORA), MODEL)
+    trained = estimate(plan_of(adapter=LORA)).parameters.trainable
+    assert whole == 2 * (COUNT + trained)
+    assert bytes_of(made("zero2", adapter=LORA), MODEL) == whole + 2 * COUNT
+    stays = {"stage3_param_persistence_threshold": 0}
+    parallel = {"strategy": "zero3", "dp": RANKS, "options": stays}
+    assert bytes_of(made("zero3", adapter=LORA, parallel=parallel), MODEL) == pytest.approx(2 * COUNT / RANKS, rel=0.01)
+
+
+def test_the_trainer_leaves_an_adapter_s_base_out() -> None:
+    trained = estimate(plan_of(adapter=LORA)).parameters.trainable
+    for stage in ("zero1", "zero2", "zero3"):  # under stage 3 so small weights always stay whole
+        found = made(stage, "transformers", adapter=LORA)
+        assert bytes_of(found, MODEL) == 2 * trained
+    assert bytes_of(found, OPTIM) == pytest.approx(12 * trained / RANKS, rel=0.01)
+
+
+def test_weights_that_always_stay_whole_are_in_every_rank_s_file() -> None:
+    parallel = {"strategy": "zero3", "dp": RANKS, "options": {"stage3_param_persistence_threshold": 10**9}}
+    found = made("zero3", parallel=parallel)
+    assert bytes_of(found, MODEL) == 2 * COUNT
+
+
+def test_openrlhf_writes_them_too() -> None:
+    roles = {"rollout": {"engine": {"memory_share": 0.5}}}
+    plan = plan_of(
+        task="grpo", roles=roles, batch={"sequence": 16, "loss_tokens": 8}, precision=MIXED,
+        parallel={"strategy": "zero3", "dp": RANKS}, stack={"framework": "openrlhf"},
+    )  # fmt: skip
+    found = beside(estimate(plan)).checkpoint
+    assert found.format.name == "deepspeed"
