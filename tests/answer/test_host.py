@@ -152,9 +152,60 @@ def test_a_model_that_fsdp_raises_may_be_read_in_its_own_dtype() -> None:
         count = answer.parameters.total
         return whole.low // count, whole.expected // count, whole.high // count
 
+    assert read(LLAMA) == (0, 4, 4)
+    assert read({**LLAMA, "dtype": "bfloat16"}) == (0, 0, 4)
+    assert read({**LLAMA, "dtype": "float32"}) == (0, 0, 4)
+    sections["stack"] = {"versions": {"torch": "2.6.0", "transformers": "4.49.0"}}
     assert read(LLAMA) == (2, 4, 4)
-    assert read({**LLAMA, "dtype": "bfloat16"}) == (2, 2, 4)
-    assert read({**LLAMA, "dtype": "float32"}) == (4, 4, 4)
+    assert read({**LLAMA, "dtype": "bfloat16"}) == (2, 4, 4)
+
+
+MIXTRAL = {
+    **LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dtype", "version", "low_cpu", "bounds"),
+    [
+        ("bfloat16", "5.24.0", None, (0, 0, 2)),
+        ("bfloat16", "4.51.0", None, (0, 0, 2)),
+        ("bfloat16", "4.49.0", None, (2, 2, 2)),
+        ("bfloat16", "4.49.0", True, (0, 0, 2)),
+        ("float32", "5.24.0", None, (2, 2, 2)),  # cast to bf16 as it is read
+        (None, "5.24.0", None, (0, 2, 2)),
+    ],
+)
+def test_parameters_that_are_not_cast_stay_in_the_mapped_file(
+    dtype: str | None, version: str, low_cpu: bool | None, bounds: tuple[int, int, int]
+) -> None:
+    options = {} if low_cpu is None else {"low_cpu_mem_usage": low_cpu}
+    stack = {"versions": {"torch": "2.13.0", "transformers": version}, "options": options}
+    model = LLAMA if dtype is None else {**LLAMA, "dtype": dtype}
+    answer = estimate(plan_of(model, stack=stack))
+    load = next(one for one in beside(answer).host if one.name == "load")
+    (size,) = [one.size for one in load.parts if one.name.startswith("model as it is read")]
+    count = answer.parameters.total
+    assert (size.low, size.expected, size.high) == tuple(bound * count for bound in bounds)
+
+
+def test_experts_are_stacked_as_they_are_read() -> None:
+    """Three matrices of four experts in three layers take memory of their own; the rest stays mapped."""
+    answer = estimate(plan_of({**MIXTRAL, "dtype": "bfloat16"}))
+    load = next(one for one in beside(answer).host if one.name == "load")
+    (size,) = [one.size for one in load.parts if one.name.startswith("model as it is read")]
+    assert size.low == size.expected == 2 * 3 * 4 * 3 * 256 * 640
+    assert size.high == 2 * answer.parameters.total
+
+
+@pytest.mark.parametrize(("tied", "load"), [(False, Load.MESH), (True, Load.ALL)])
+def test_verl_builds_tied_models_on_every_rank(tied: bool, load: Load) -> None:
+    roles = {"rollout": {"engine": {"memory_share": 0.5}}}
+    plan = plan_of(
+        {**LLAMA, "tie_word_embeddings": tied}, task="grpo", roles=roles, batch={"sequence": 16, "loss_tokens": 8},
+        stack={"framework": "verl"}, parallel={"strategy": "fsdp2", "dp": 8},
+    )  # fmt: skip
+    assert way_of(plan).load is load
 
 
 def test_paged_states_may_come_to_the_host() -> None:

@@ -14,10 +14,11 @@ from trainledger.answer.checkpoint import Checkpoint, largest
 from trainledger.answer.node import together
 from trainledger.answer.saved import OPTIMIZER, RANK_0
 from trainledger.answer.saved_sizes import dtype_of
+from trainledger.base.dims import Dim
 from trainledger.base.places import Place
 from trainledger.base.sources import Source
-from trainledger.facts.checkpoints import EXPORT
-from trainledger.facts.dtypes import DTYPES, FP32, INT64
+from trainledger.facts.checkpoints import EXPORT, OWN_SHARDS
+from trainledger.facts.dtypes import DTYPES, FP32, INT64, DType
 from trainledger.facts.evaluation import LOOP
 from trainledger.facts.host_memory import (
     AUTO_SINCE,
@@ -27,6 +28,8 @@ from trainledger.facts.host_memory import (
     FRAMEWORKS,
     PROCESS,
     SECOND,
+    STAYS,
+    VERL,
     WHOLE,
     WORKERS,
     ZERO_EARLIER,
@@ -42,7 +45,7 @@ from trainledger.ledger.rank import Ledger, updates_of
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.line import Account
 from trainledger.model.counts import kinds
-from trainledger.model.program import Model
+from trainledger.model.program import Model, Role
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
@@ -102,6 +105,8 @@ def way_of(plan: Plan) -> Way:
     if own is not None:
         return own
     options, parallel = plan.stack.options, plan.parallel
+    if plan.stack.framework in OWN_SHARDS and fsdp_of(plan):
+        return WHOLE if plan.keys().get("tie_word_embeddings") else VERL
     if plan.quantization is not None and plan.quantization.kind in BNB_KINDS:
         return BITSANDBYTES
     if options.get("device_map"):
@@ -121,30 +126,65 @@ def loaded_bytes(plan: Plan, model: Model) -> int:
     )
 
 
-def _read(plan: Plan, model: Model) -> Band:
-    """Bytes of the whole model while it is read. Where FSDP keeps shards wider than products read, the model may come
-    in the checkpoint's own dtype, or in that of products, and be raised only once it is sharded."""
-    kept, keys = loaded_bytes(plan, model), plan.keys()
-    named = CHECKPOINT_DTYPES.get(str(keys.get("dtype") or keys.get("torch_dtype")).removeprefix("torch."))
+def _read(plan: Plan, model: Model, way: Way) -> Band:
+    """Bytes of one whole copy while it is read, without what stays in mapped files. Where FSDP keeps shards wider than
+    products read, the model may come in the checkpoint's own dtype, or in that of products, and be raised only once it
+    is sharded. The high end takes no file to be mapped."""
+    kept, weights = loaded_bytes(plan, model), DTYPES[plan.precision.weights]
+    named = _file_dtype(plan)
     raised = bool(fsdp_of(plan)) and plan.precision.compute in CHECKPOINT_DTYPES.values()
-    dtype = DTYPES[named or plan.precision.compute] if raised else DTYPES[plan.precision.weights]
-    if dtype.bits >= DTYPES[plan.precision.weights].bits:
-        return Band(kept, kept, kept)
-    low = sum(dtype.bytes_of(weight.elements) * count for weight, count in kinds(model))
-    own = named is not None and at_least(plan.stack.versions.get("transformers"), AUTO_SINCE)
-    return Band(low, low if own else kept, kept)
+    dtype = (named or DTYPES[plan.precision.compute]) if raised else weights
+    low = expected = kept
+    if dtype.bits < weights.bits:
+        low = sum(dtype.bytes_of(weight.elements) * count for weight, count in kinds(model))
+        own = named is not None and at_least(plan.stack.versions.get("transformers"), AUTO_SINCE)
+        expected = low if own else kept
+    uncast = way.load is Load.ZERO or plan.stack.framework in STAYS.always
+    if not _maps(plan, way) or not (uncast or named in (None, dtype)):
+        return Band(low, expected, kept)
+    made = _stacked(plan, model)
+    known = uncast or (named == dtype and expected == low)
+    return Band(made, made if known else expected, kept)
+
+
+def _file_dtype(plan: Plan) -> DType | None:
+    """The dtype that the model's configuration names for its files."""
+    keys = plan.keys()
+    named = CHECKPOINT_DTYPES.get(str(keys.get("dtype") or keys.get("torch_dtype")).removeprefix("torch."))
+    return DTYPES[named] if named else None
+
+
+def _maps(plan: Plan, way: Way) -> bool:
+    """Whether parameters stay in the file that they are read from, if nothing is cast."""
+    if way in (EFFICIENT, ZERO_INIT) or plan.stack.framework in STAYS.always:
+        return True
+    low = plan.stack.options.get("low_cpu_mem_usage") is True
+    return way in (WHOLE, VERL) and (low or at_least(plan.stack.versions.get("transformers"), STAYS.since))
+
+
+def _stacked(plan: Plan, model: Model) -> int:
+    """Bytes of experts that are stacked while they are read, which no file holds so."""
+    if way_of(plan).load is Load.ZERO or not at_least(plan.stack.versions.get("transformers"), STAYS.stacks_since):
+        return 0
+    return sum(
+        dtype_of(plan, weight).bytes_of(weight.elements) * count
+        for weight, count in kinds(model)
+        if weight.role is Role.EXPERT and weight.dims[0].dim is Dim.EXPERTS
+    )
 
 
 def copies_of(load: Load, ranks: int) -> int:
     """How many whole copies of the model a node holds while it loads."""
-    return {Load.ALL: ranks, Load.FIRST: 1, Load.ZERO: 1}.get(load, 0)
+    return {Load.ALL: ranks, Load.FIRST: 1, Load.ZERO: 1, Load.MESH: 1}.get(load, 0)
 
 
 def _loading(plan: Plan, model: Model, ranks: int) -> Iterator[Part]:
-    way, size = way_of(plan), _read(plan, model)
+    way = way_of(plan)
+    size = _read(plan, model, way)
     copies = copies_of(way.load, ranks)
     if copies:
-        yield Part(f"model as it is read: {way.load.value}", size, copies, way.source)
+        told = "; without what stays in mapped files" if size.low < size.high and _maps(plan, way) else ""
+        yield Part(f"model as it is read: {way.load.value}{told}", size, copies, way.source)
     elif way.load is Load.MAPPED:
         dtype = max((dtype_of(plan, weight).bytes_of(weight.elements) for weight, _ in kinds(model)), default=0)
         yield _counted(f"largest tensor on its way: {way.load.value}", dtype, ranks, way.source)

@@ -16,6 +16,7 @@ class Load(StrEnum):
     ALL = "every rank holds a whole copy until it is on its device"
     FIRST = "one rank of a node holds a whole copy, the others wait for its broadcast"
     ZERO = "rank 0 of all holds the whole state dict, the others its keys"
+    MESH = "rank 0 of those that shard holds a whole copy, the others wait for it"
     MAPPED = "files are mapped and read tensor by tensor: their pages are shared, and given back when memory is short"
     NOBODY = "made on the device, or without storage: nothing passes through the host whole"
 
@@ -43,6 +44,10 @@ ZERO_INIT = Way(Load.ZERO, Source("Transformers under zero.Init, _load_state_dic
 ZERO_EARLIER = Way(
     Load.MAPPED, Source("Transformers under zero.Init: every rank maps each file in turn", _HF, "4.40.2")
 )
+VERL = Way(
+    Load.MESH,
+    Source("verl: ranks but the mesh's first build the model without storage", "verl/utils/fsdp_utils.py", "2026-01"),
+)
 BITSANDBYTES = Way(Load.MAPPED, Source("Transformers sets a device map of its own for quantised models", _HF, "4.40.2"))
 AUTO_SINCE = "5.0"  # Transformers' release from which the checkpoint's own dtype is taken unless another is asked for
 ZERO_SINCE = "5.0"  # Transformers' release from which rank 0 alone reads values under zero.Init
@@ -62,6 +67,30 @@ SECOND = Second(
     "4.51", 5 * GB, Source("Transformers from_pretrained, low_cpu_mem_usage=False", _HF, "4.40.2; gone in 4.51")
 )
 
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """What keeps a whole copy from being one: from `since` on, or with low_cpu_mem_usage, and always under FSDP's
+    efficient loading and zero.Init, parameters are views of the mapped file where their dtype is the file's. From
+    `stacks_since` on experts are stacked as they are read, which takes memory of its own. `always`: frameworks that
+    cast nothing on the host."""
+
+    since: str
+    stacks_since: str
+    always: tuple[str, ...]
+    source: Source
+
+
+STAYS = Stays(
+    "4.51",
+    "5.0",
+    ("torchtune",),
+    Source(
+        "parameters that stay in the mapped file: a bf16 Llama of 400 MB takes 2 MB of its own as bf16, 782 MB as fp32",
+        f"{_HF}; torchtune/training/checkpointing/_utils.py; run on a CPU",
+        "4.40.2, 4.51.3, 4.57.1, 5.24.0; 0.6.1",
+    ),
+)
 FRAMEWORKS: dict[str, Way] = {
     "torchtitan": Way(
         Load.NOBODY, Source("torchtitan: meta device, then DCP into shards", "torchtitan/train.py", "2026-08")
