@@ -13,6 +13,7 @@ from trainledger.facts.limits import PLAN_FILE
 from trainledger.importers.document import Document
 from trainledger.importers.files import read_text
 from trainledger.importers.inputs import parse_mapping
+from trainledger.importers.lengths_file import lengths_in
 
 ENDINGS = (".yaml", ".yml", ".json", ".toml")
 
@@ -42,14 +43,9 @@ def device_set(name: str) -> str:
 
 
 def lengths_data(name: str, folder: str = "") -> list[int]:
-    """The lengths in a file: a list in JSON, or a whole number a line. Raises InputError for anything else."""
+    """The lengths in a file, as `lengths_in` reads them. Raises InputError for a file that is none, by its lines."""
     path = _located(name, folder)
-    text = read_text(path, PLAN_FILE, "lengths.file")
-    words = text.replace("[", " ").replace("]", " ").replace(",", " ").split()
-    found = [int(word) for word in words if word.isascii() and word.isdecimal()]
-    if not found or len(found) < len(words):
-        raise InputError([Problem("lengths.file", f"{name}: not all whole numbers", "a length a line is needed")])
-    return found
+    return lengths_in(read_text(path, PLAN_FILE, "lengths.file"), path)
 
 
 def with_files(document: Document, folder: str) -> Any:

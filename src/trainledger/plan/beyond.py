@@ -94,7 +94,7 @@ class Lengths(Section):
     longest: Tokens | None = Field(None, description="Tokens of the longest sample.")
     median: Tokens | None = Field(None, description="Tokens of the sample in the middle.")
     values: tuple[Tokens, ...] = Field((), description="Tokens of every sample, or of a part of them drawn by chance.")
-    file: Text | None = Field(None, description="A file of lengths: one a line, or a JSON list.")
+    file: Text | None = Field(None, description="A file of lengths: one a line, a column named length, or JSON.")
     packing: Packing = Field(
         "none", description="none: padded to the batch's longest; packed: rows are full; padding-free: end to end."
     )

@@ -1,0 +1,95 @@
+"""Lengths of samples in a file: a whole number a line, a column of a table, a JSON list, or a JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from trainledger.base.problems import InputError, Problem
+
+KEY = "lengths.file"
+NEEDED = "a length a line, a column named length, or a JSON list is needed"
+COLUMNS = ("length", "lengths", "tokens", "num_tokens", "n_tokens", "seq_len", "seq_length")
+GROUPED = re.compile(r"\d{1,3}(,\d{3})+")  # one number in groups of three, or several: it cannot be told
+SHOWN = 5  # lines that are told of, where many are wrong
+
+Cell = tuple[int, str]  # the line's number, and what stands there
+
+
+def lengths_in(text: str, name: str) -> list[int]:
+    """The lengths in the text of a file of this name. Raises InputError, which names the lines that hold none."""
+    text = text.removeprefix("\ufeff")
+    read = {"[": _listed, "{": _objects}.get(text.lstrip()[:1], _column)
+    cells = read(text, name)
+    wrong = [(line, word) for line, word in cells if not _is_length(word)]
+    if wrong:
+        raise InputError([_problem(f"found {word!r}", name, line) for line, word in wrong[:SHOWN]])
+    if not cells:
+        raise InputError([_problem("no lengths", name, 0)])
+    return [int(word) for _, word in cells]
+
+
+def _is_length(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and int(word) > 0
+
+
+def _problem(found: str, name: str, line: int, fix: str = "") -> Problem:
+    return Problem(KEY, found, NEEDED, fix, f"{name}:{line}" if line else name)
+
+
+def _listed(text: str, name: str) -> list[Cell]:
+    """A JSON list. Its elements' lines are not known: of a wrong one its place is told."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError([_problem(f"no JSON: {error.msg}", name, error.lineno)]) from None
+    numbers = [(at, one) for at, one in enumerate(data) if type(one) is not int or one < 1]
+    if numbers:
+        raise InputError([_problem(f"element {at} is {json.dumps(one)}", name, 0) for at, one in numbers[:SHOWN]])
+    return [(0, str(one)) for one in data]
+
+
+def _objects(text: str, name: str) -> list[Cell]:
+    """The number of each line's object that is named for lengths."""
+    found: list[Cell] = []
+    for at, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError([_problem(f"no JSON: {error.msg}", name, at)]) from None
+        value = next((data[one] for one in COLUMNS if one in data), None) if isinstance(data, dict) else None
+        found.append((at, str(value) if type(value) is int else json.dumps(value if value is not None else data)))
+    return found
+
+
+def _column(text: str, name: str) -> list[Cell]:
+    """One number a line; of a table with a head the column that is named for lengths."""
+    rows = [(at, _cells(line)) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not rows:
+        return []
+    if len(rows) == 1 and not GROUPED.fullmatch(text.strip()):  # all of them in one line
+        return [(rows[0][0], word) for word in rows[0][1]]
+    head = [word.lower() for word in rows[0][1]]
+    if not any(word[:1].isdigit() or word[:1] in "+-." for word in head if word):
+        column = next((head.index(one) for one in COLUMNS if one in head), 0 if len(head) == 1 else None)
+        if column is None:
+            raise InputError([_problem(f"found {rows[0][1]}", name, rows[0][0])])
+        return list(_of_column(rows[1:], column, len(head), name))
+    return list(_of_column(rows, 0, 1, name))
+
+
+def _cells(line: str) -> list[str]:
+    return [word.strip().strip("\"'") for word in re.split(r"[,;\t]", line)]
+
+
+def _of_column(rows: Sequence[tuple[int, list[str]]], column: int, width: int, name: str) -> Iterator[Cell]:
+    """The column's cells, of rows that all have as many."""
+    wide = [(line, cells) for line, cells in rows if len(cells) != width]
+    if wide:
+        fix = "Name the columns in a first line, or write one number a line without separators."
+        raise InputError([_problem(f"found {len(cells)} values", name, line, fix) for line, cells in wide[:SHOWN]])
+    for line, cells in rows:
+        yield line, cells[column]
