@@ -8,6 +8,7 @@ import pytest
 
 from tests.plans import LLAMA, plan_of
 from trainledger.answer.acting import PhaseRow, rows_of
+from trainledger.answer.disk import beside
 from trainledger.answer.estimate import Estimate, estimate
 from trainledger.answer.timeline import timeline
 from trainledger.base.problems import InputError
@@ -16,6 +17,7 @@ from trainledger.lines.line import Account, Place
 from trainledger.model.build import build
 from trainledger.model.counts import total
 from trainledger.model.valued import valued
+from trainledger.plan.degrees import degrees
 from trainledger.plan.roles import role_plan
 
 TRL = {"versions": {"torch": "2.14.1", "transformers": "5.24.0", "trl": "1.16.0", "accelerate": "1.15.0"},
@@ -257,3 +259,51 @@ def test_what_a_plan_cannot_say(roles: dict[str, Any], path: str) -> None:
     with pytest.raises(InputError) as caught:
         plan_of(task="grpo", roles=roles)
     assert path in [one.path for one in caught.value.problems]
+
+
+PPO: dict[str, Any] = {"critic": {}, "reference": {}, "rollout": ENGINE}
+EIGHT = {"strategy": "fsdp2", "dp": 8}
+
+
+@pytest.mark.parametrize("states", [{}, {"states": {"rollout": "offloaded"}}])
+def test_an_update_moves_the_states_of_the_model_that_it_updates(states: dict[str, Any]) -> None:
+    """Not a critic's, nor what waits in the host's memory between phases; a checkpoint holds no state twice."""
+    alone = beside(made({"rollout": ENGINE}, stack=VERL, parallel=EIGHT))
+    roles = {**PPO, "critic": states, "policy": states}
+    found = beside(made(roles, "ppo", VERL, parallel=EIGHT))
+    assert found.traffic == alone.traffic
+    files = [one for one in found.checkpoint.files if not one.name.startswith("critic: ")]
+    assert tuple(files) == alone.checkpoint.files
+
+
+def test_a_critic_is_saved_beside_the_policy() -> None:
+    found = beside(made(PPO, "ppo", VERL, parallel=EIGHT)).checkpoint
+    own = sum(one.total for one in found.files if not one.name.startswith("critic: "))
+    assert found.total - own == pytest.approx(6 * total(valued(build(LLAMA))), rel=0.01)
+
+
+def test_a_critic_with_a_degree_of_its_own_lies_on_all_of_the_plan_s_devices() -> None:
+    """Said as dp or as world, the plan's ranks are as many."""
+    roles = {"critic": {"parallel": {"strategy": "hsdp", "shard": 4}}, "rollout": ENGINE}
+    plans = [made(roles, "ppo", VERL, parallel=given).plan for given in (EIGHT, {"strategy": "fsdp2", "world": 8})]
+    assert [degrees(role_plan(plan, "critic")).world for plan in plans] == [8, 8]
+    assert [degrees(role_plan(plan, "critic")).shard for plan in plans] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("roles", "path", "fix"),
+    [
+        ({"rollout": {"engine": {"memory_share": 0}}}, "roles.rollout.engine.memory_share", "Set it above 0.0"),
+        ({"rollout": {"engine": {"memory_share": 0.5, "tokens": 64}}}, "roles.rollout.engine", "Leave the others out."),
+        (
+            {"rollout": ENGINE, "critic": {"placement": 2, "parallel": {"dp": 4}}},
+            "roles.critic.placement",
+            "Leave the role's degrees out.",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused(roles: dict[str, Any], path: str, fix: str) -> None:
+    with pytest.raises(InputError) as caught:
+        made(roles, "ppo", VERL, parallel=EIGHT)
+    assert caught.value.problems[0].path == path
+    assert caught.value.problems[0].fix.startswith(fix)

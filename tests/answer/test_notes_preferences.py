@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.plans import plan_of
-from trainledger.answer.notes_preferences import losses_beside
+from trainledger.answer.notes_preferences import critic_beside, losses_beside
 
+ENGINE = {"engine": {"tokens": 4096}}
 VERSIONS = {"torch": "2.14.1", "transformers": "5.24.0", "accelerate": "1.15.0"}
 
 
@@ -35,3 +36,10 @@ def test_nothing_is_said_where_a_rule_holds() -> None:
     assert not said(versions={**VERSIONS, "trl": "0.19.1"})
     assert not said(framework="verl", loss="full")
     assert not said(task="sft")
+
+
+@pytest.mark.parametrize(("roles", "told"), [({"rollout": ENGINE}, 1), ({"rollout": ENGINE, "critic": {}}, 0)])
+def test_ppo_without_a_critic_says_so(roles: dict[str, Any], told: int) -> None:
+    plan = plan_of(task="ppo", roles=roles, stack={"framework": "verl", "loss": "full"})
+    assert len(list(critic_beside(plan))) == told
+    assert not list(critic_beside(plan_of()))

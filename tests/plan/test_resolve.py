@@ -137,3 +137,22 @@ def test_gradients_do_not_follow_into_8_bits(precision: dict[str, Any]) -> None:
     found = resolved(precision=precision, parallel={"strategy": "fsdp2", "world": 4}).precision
     assert found.gradients in ("fp32", "bf16")
     assert found.reduce in ("fp32", "bf16", None)
+
+
+@pytest.mark.parametrize(
+    ("task", "versions", "loss"),
+    [
+        ("dpo", {"trl": "1.16.0"}, "fused-linear"),
+        ("kto", {"trl": "1.15.0"}, "fused-linear"),
+        ("dpo", {"trl": "1.14.0"}, "full-fp32"),
+        ("orpo", {"trl": "1.16.0"}, "full-fp32"),
+        ("dpo", {"trl": "1.16.0", "llamafactory": "0.9.4"}, "full-fp32"),
+        ("dpo", {}, "full-fp32"),
+        ("sft", {"trl": "1.16.0"}, "full-fp32"),
+    ],
+)
+def test_the_loss_is_that_of_the_trainer_s_release(task: str, versions: dict[str, str], loss: str) -> None:
+    """From 1.15 on TRL's trainers over preferences run a fused head, and nothing else."""
+    data = {"model": {"model_type": "llama"}, "task": task, "batch": {"micro_batch": 1, "sequence": 16}}
+    plan = resolve(read_plan({**data, "stack": {"versions": versions}}))[0]
+    assert plan.stack.loss == loss

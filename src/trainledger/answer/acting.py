@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trainledger.answer.check_acting import check_share
 from trainledger.facts.device_rows import Device
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
 from trainledger.facts.meshes import PP
@@ -148,7 +149,9 @@ class _Maker:
 
     def _rollout(self) -> Rollout:
         own, engine = role_plan(self.plan, ROLLOUT), self.roles[ROLLOUT].engine or Engine()
-        return rollout_of(own, role_plan(self.plan, POLICY), engine, model_of(own), self.on[1])
+        made = rollout_of(own, role_plan(self.plan, POLICY), engine, model_of(own), self.on[1])
+        check_share(engine, made, self.on[1])
+        return made
 
     def _part(self, name: str) -> Part:
         own, role, architecture = role_plan(self.plan, name), self.roles[name], self.on[0]

@@ -21,6 +21,7 @@ from trainledger.answer.check_offload import activation_problems, host_step_prob
 from trainledger.answer.check_pipeline import pipeline_model_problems, pipeline_problems
 from trainledger.answer.check_preferences import preference_problems
 from trainledger.answer.check_prefix import prefix_model_problems, prefix_problems
+from trainledger.answer.check_save import save_problems
 from trainledger.answer.check_sequence import fetches, sequence_model_problems, sequence_problems
 from trainledger.answer.check_spread import spread_problems
 from trainledger.answer.check_stacked import expert_problems
@@ -49,12 +50,12 @@ WHOLE = ("none", "ddp")  # strategies under which a rank holds every gradient
 
 def check(plan: Plan) -> None:
     """Raise InputError with every key whose value cannot be estimated yet."""
-    acting = [*acting_problems(plan, check), *evaluation_problems(plan)]
+    acting = [*acting_problems(plan, check), *evaluation_problems(plan), *save_problems(plan)]
     if runs_megatron(plan):
         raise_if([*megatron_problems(plan), *mesh_problems(plan), *node_problems(plan), *acting])
         return
     if plan.stack.framework == WRAPPED:
-        raise_if([*wrapped_problems(plan), *deepspeed_problems(plan), *node_problems(plan)])
+        raise_if([*wrapped_problems(plan), *deepspeed_problems(plan), *node_problems(plan), *save_problems(plan)])
         return
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
     found += [*framework_problems(plan), *colossal_problems(plan), *torchtitan_problems(plan)]

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from trainledger.base.problems import InputError, Problem, nearest
+from trainledger.base.units import format_size
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
 from trainledger.facts.phases import DISTILL, POLICY, ROLES, ROLLOUT, TASKS, TEACHER, TRAINED, iteration_of, phases_of
-from trainledger.plan.acting import COLOCATED, IDLE, Role
+from trainledger.ledger.rollout import Rollout
+from trainledger.plan.acting import COLOCATED, IDLE, Engine, Role
 from trainledger.plan.degrees import degrees
 from trainledger.plan.roles import SECTIONS, role_plan
 from trainledger.plan.schema import Plan
@@ -109,10 +111,13 @@ def _role(plan: Plan, name: str, role: Role) -> Iterator[Problem]:
     if name == ROLLOUT:
         yield from _engine(plan, role)
         return
+    own = role_plan(plan, name)
+    if role.placement != COLOCATED and degrees(own).world != role.placement:
+        found = f"found {role.placement}, and parallel for {degrees(own).world} ranks"
+        yield Problem("placement", found, "as many devices as ranks are needed", "Leave the role's degrees out.")
     if role.engine is not None:
         yield Problem("engine", "given", "only rollout has an engine", "Leave it out.")
     yield from _at_once(plan, name, role)
-    own = role_plan(plan, name)
     megatron = own.stack.framework in MEGATRON
     if megatron != (plan.stack.framework in MEGATRON):
         allowed = "all roles but the engine run under the policy's, or none under Megatron-Core"
@@ -143,5 +148,20 @@ def _engine(plan: Plan, role: Role) -> Iterator[Problem]:
     if engine is None or (engine.memory_share is None and engine.tokens is None and engine.sequences is None):
         fix = "Set engine: {memory_share: 0.5}, or the tokens or sequences that its cache holds."
         yield Problem("engine", "without a size", "the size of its cache is needed", fix)
+        return
+    sizes = [name for name in ("memory_share", "tokens", "sequences") if getattr(engine, name) is not None]
+    if sizes[1:]:
+        yield Problem("engine", f"found {' and '.join(sizes)}", "one of them sizes the cache", "Leave the others out.")
     elif engine.memory_share is not None and plan.device is None:
         yield Problem("engine.memory_share", "given without a device", "the share is one of the device's memory")
+
+
+def check_share(engine: Engine, made: Rollout, usable: int | None) -> None:
+    """Raise InputError for a share of the device that leaves no page of the cache beside the engine's weights."""
+    if engine.memory_share is None or usable is None or any(line.unit for line, _ in made.pool[-1:]):
+        return
+    weights = sum(line.unit * copies for line, copies in made.weights) + (engine.overhead or 0)
+    found = f"found {engine.memory_share:g}: {format_size(int(engine.memory_share * usable))} of the device"
+    allowed = f"the engine's weights and overhead take {format_size(weights)}, and its cache needs room beside them"
+    fix = f"Set it above {weights / usable:.2f}, or the engine's parallel.tp higher."
+    raise InputError([Problem("roles.rollout.engine.memory_share", found, allowed, fix)])

@@ -9,11 +9,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainledger.answer.check_acting import acts
 from trainledger.answer.saved import RANK_0, Saved, Written, inner_format, saved_of
 from trainledger.answer.saved_files import written
 from trainledger.facts.checkpoints import FORMATS, Format
-from trainledger.ledger.rank import Ledger
+from trainledger.facts.kernels import REFERENCE
+from trainledger.facts.phases import CRITIC
+from trainledger.ledger.rank import Ledger, rank_ledger
+from trainledger.model.build import model_of
 from trainledger.model.program import Model
+from trainledger.model.valued import valued
+from trainledger.plan.roles import role_plan
 from trainledger.plan.schema import Plan
 
 
@@ -72,7 +78,8 @@ def checkpoint(plan: Plan, model: Model, ledger: Ledger) -> Checkpoint:
     """The checkpoint of a resolved plan, as its `save` section says, else as its framework writes it."""
     saved = saved_of(plan, model, ledger)
     save = plan.save
-    files = tuple(one for one in written(plan, saved) if one.bytes)
+    beside = (replace(one, name=f"{CRITIC}: {one.name}") for one in _critic(plan))
+    files = tuple(one for one in (*written(plan, saved), *beside) if one.bytes)
     limit = save.limit if save else None
     saves = save.saves if save else None
     notes = tuple(_notes(plan, saved))
@@ -81,6 +88,15 @@ def checkpoint(plan: Plan, model: Model, ledger: Ledger) -> Checkpoint:
     if save and save.bandwidth:
         return replace(found, seconds=found.total / save.bandwidth)
     return found
+
+
+def _critic(plan: Plan) -> Iterator[Written]:
+    """The files of a critic, which is trained and saved beside the policy."""
+    if plan.roles is None or plan.roles.critic is None or not acts(plan):
+        return
+    own = role_plan(plan, CRITIC)
+    model = valued(model_of(own))
+    yield from written(own, saved_of(own, model, rank_ledger(own, model, REFERENCE)))
 
 
 def _kept(limit: int | None, saves: int | None) -> int:
@@ -93,6 +109,8 @@ def _kept(limit: int | None, saves: int | None) -> int:
 def _notes(plan: Plan, saved: Saved) -> Iterator[str]:
     if saved.format == "safetensors":
         yield "weights alone: nothing here resumes the optimizer"
+    if plan.save and plan.save.disk and plan.save.limit is None and plan.save.saves is None:
+        yield "save.limit is not given, and every checkpoint is kept then; save.saves says how many: one is counted"
     if plan.adapter is not None and saved.format in ("adapter", "trainer"):
         yield "of an adapter's run only what it trains is saved; the base model is needed beside it"
     if plan.save and plan.save.limit is not None:

@@ -20,6 +20,7 @@ from trainledger.base.units import format_size
 from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
+from trainledger.facts.kernels import REFERENCE
 from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.rank import Ledger, rank_ledger
 from trainledger.lines.line import Account
@@ -32,7 +33,6 @@ from trainledger.plan.roles import role_plan
 from trainledger.plan.schema import Plan
 
 UNKNOWN = ("", "unknown")  # what a device of the user's own says of its architecture
-REFERENCE = "sm80"  # the architecture whose kernels are assumed where the plan names no device
 
 
 @dataclass(frozen=True, slots=True)

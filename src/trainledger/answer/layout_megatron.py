@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trainledger.answer.check import check, check_model
-from trainledger.answer.estimate import REFERENCE
 from trainledger.answer.places import Container, Entry, Held, Layout
 from trainledger.base.problems import InputError, Problem
+from trainledger.facts.kernels import REFERENCE
 from trainledger.facts.meshes import CP, DP, EDP, PP
 from trainledger.ledger.mega_buffers import DISTRIBUTED, REPLICATED, parameters_of, wrap_of
 from trainledger.ledger.megatron import job_of, rank_of

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trainledger.answer.check import check, raise_if
-from trainledger.answer.estimate import REFERENCE
 from trainledger.answer.places import Container, Entry, Layout, counted, cut, whole
 from trainledger.base.problems import Problem
 from trainledger.facts.dtypes import DType
+from trainledger.facts.kernels import REFERENCE
 from trainledger.facts.sharding import FIRST, SECOND
 from trainledger.ledger.book import Book
 from trainledger.ledger.fsdp1 import Flat

@@ -9,7 +9,7 @@ from trainledger.answer.bands import Peak
 from trainledger.answer.notes_beyond import beyond_notes, beyond_uncounted
 from trainledger.answer.notes_megatron import megatron_notes
 from trainledger.answer.notes_model import model_notes, towers_beside, towers_uncounted
-from trainledger.answer.notes_preferences import losses_beside
+from trainledger.answer.notes_preferences import critic_beside, losses_beside
 from trainledger.answer.notes_targets import target_notes
 from trainledger.answer.precision import warnings
 from trainledger.base.units import format_size
@@ -85,7 +85,7 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
             *_whole(plan),
             *beyond_uncounted(plan),
         ),
-        (*towers_beside(plan), *losses_beside(plan)),
+        (*towers_beside(plan), *losses_beside(plan), *critic_beside(plan)),
     )
 
 

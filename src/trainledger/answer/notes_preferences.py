@@ -1,4 +1,4 @@
-"""Trainers whose loss over sampled sequences no rule says, and what stands for it."""
+"""What is not counted of preference and reinforcement learning: losses without rules, a critic that nobody names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from trainledger.ledger.scoring import trainer_of
 from trainledger.plan.schema import Plan
 
 TRANSFORMERS = "transformers"
+PPO = "ppo"
 
 
 def losses_beside(plan: Plan) -> Iterator[str]:
@@ -26,3 +27,12 @@ def losses_beside(plan: Plan) -> Iterator[str]:
         f"not counted: how {whose} makes its loss of the logits; {instead} stands for it, and the real run may take "
         "more or less there"
     )
+
+
+def critic_beside(plan: Plan) -> Iterator[str]:
+    """A line beside the verdict where a plan of PPO names no critic."""
+    if plan.task == PPO and plan.roles is not None and plan.roles.critic is None:
+        yield (
+            "not counted: a critic, which PPO trains beside the policy unless advantages need no values; name it with "
+            "roles: {critic: {}}"
+        )

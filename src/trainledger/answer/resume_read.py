@@ -12,6 +12,7 @@ from trainledger.answer.saved import OPTIMIZER, Saved
 from trainledger.answer.saved import Written as Files
 from trainledger.base.problems import InputError, Problem
 from trainledger.base.sources import Source
+from trainledger.facts.phases import CRITIC
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -40,9 +41,10 @@ class Written(NamedTuple):
 
     @property
     def files(self) -> tuple[Files, ...]:
-        """Those that a resume reads: weights beside what DeepSpeed and FSDP write are for others."""
+        """Those of the plan's own model that a resume reads: weights beside DeepSpeed's and FSDP's are for others."""
         own = self.kind in EXPORTS
-        return tuple(one for one in self.checkpoint.files if own or not one.name.endswith(WEIGHTS_ALONE))
+        found = (one for one in self.checkpoint.files if not one.name.startswith(f"{CRITIC}: "))
+        return tuple(one for one in found if own or not one.name.endswith(WEIGHTS_ALONE))
 
     @property
     def total(self) -> int:

@@ -9,7 +9,7 @@ from trainledger.allocator.conf import DEFAULT, Conf
 from trainledger.allocator.replay import least, smallest_capacity
 from trainledger.allocator.stream import Stream
 from trainledger.answer.bands import INIT, Band, Peak, largest
-from trainledger.answer.estimate import REFERENCE, UNKNOWN
+from trainledger.answer.estimate import UNKNOWN
 from trainledger.answer.verdict import Verdict, judge
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.evidence.trace.job import Job, Tracer
@@ -17,6 +17,7 @@ from trainledger.evidence.trace.lines import Trace, trace_of
 from trainledger.evidence.trace.record import Record
 from trainledger.facts.device_rows import Device
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
+from trainledger.facts.kernels import REFERENCE
 from trainledger.facts.overheads import Interval, context
 from trainledger.ledger.rank import Ledger
 from trainledger.lines.stream import Moment

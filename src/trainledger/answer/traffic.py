@@ -14,6 +14,8 @@ from trainledger.base.dims import elements
 from trainledger.base.places import Place
 from trainledger.facts.device_rows import Device, Tier
 from trainledger.facts.dtypes import DTYPES
+from trainledger.facts.phases import POLICY, ROLES, TEACHER
+from trainledger.ledger.acting import LEFT
 from trainledger.ledger.rank import Ledger
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.line import Account, Line
@@ -24,6 +26,7 @@ STATES = (Account.MASTER, Account.OPTIMIZER)
 LINK = "link"
 UPDATE = "optimizer"
 BUFFER = "swap buffer"
+OTHERS = tuple(f"{role}: " for role in (*ROLES, TEACHER) if role != POLICY)  # how names of other roles' lines begin
 WHOLE = ("none", "ddp", "fsdp1-noshard", "megatron-ddp")  # strategies under which each rank updates every weight
 
 
@@ -132,9 +135,11 @@ class _Update:
 
 
 def resident(ledger: Ledger) -> tuple[tuple[Line, int], ...]:
-    """Lines that are alive when the last update is at its largest, and those that lie off the device."""
+    """Lines of the trained model that are alive when its last update is at its largest, and those that lie off the
+    device. What roles leave in the host's memory between phases is back by then; other roles are not updated."""
     steps = [one for one in ledger.moments if one.name.endswith(f": {UPDATE}")] or list(ledger.moments[-1:])
-    return (*((ledger.lines[number], copies) for number, copies in steps[-1].live), *ledger.host)
+    alive = ((ledger.lines[number], copies) for number, copies in steps[-1].live)
+    return tuple(one for one in (*alive, *ledger.host) if one[0].why != LEFT and not one[0].name.startswith(OTHERS))
 
 
 def _updated(plan: Plan, lines: Sequence[tuple[Line, int]], place: Place, trainable: int) -> int:

@@ -35,6 +35,9 @@ from trainledger.facts.litgpt import HEAD_CHUNKS
 from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.peft import LORA_KINDS
 from trainledger.facts.phases import CHAT_PPO
+from trainledger.facts.preference_row import FUSED as HEAD
+from trainledger.facts.preferences import PREFERENCES
+from trainledger.facts.preferences_front import FRONT
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import OP, RUN, allocator_of
 
@@ -129,6 +132,23 @@ REST = (
     ),
     DefaultRow(
         "stack.loss", "chunked", "the head and its loss in chunks of tokens", HEAD_CHUNKS.source, (framework(LITGPT),)
+    ),
+    *(
+        DefaultRow(
+            "stack.loss",
+            "fused-linear",
+            "the trainer runs a fused head",
+            row.source,
+            (
+                framework(*TRAINERS, DEEPSPEED),
+                ("task", (row.task,)),
+                (f"stack.versions.{row.package}", GIVEN),
+                *((f"stack.versions.{one.package}", ABSENT) for one in FRONT if one.task == row.task),
+            ),
+            ((row.package, row.since),),
+        )
+        for row in PREFERENCES
+        if row.form == HEAD
     ),
     DefaultRow("stack.loss", "full-fp32", "logits of every position are cast to float32", LOSS),
     DefaultRow(

@@ -111,3 +111,4 @@ SORTED_SCATTER = SortedScatter(
         "v2.4 to v2.13",
     ),
 )
+REFERENCE = "sm80"  # the architecture whose kernels are assumed where a plan names no device

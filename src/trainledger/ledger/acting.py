@@ -177,6 +177,9 @@ class Stage:
             self.alive[role][line] += sign * count
 
 
+LEFT = "waits here while other roles act"
+
+
 def shifted(events: Events, shift: int) -> Events:
     """Events of lines whose numbers begin later."""
     return tuple(event + shift if event > 0 else event - shift if event else 0 for event in events)
@@ -218,7 +221,7 @@ def collected(acts: Acts, main: Ledger) -> Ledger:
 
 def _hosted(stage: Stage) -> Iterable[tuple[Line, int]]:
     for line, count in stage.hosted.items():
-        yield replace(stage.lines[line], place=Place.HOST), count
+        yield replace(stage.lines[line], place=Place.HOST, why=LEFT), count
 
 
 def parted(ledger: Ledger) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:

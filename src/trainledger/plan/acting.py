@@ -12,13 +12,14 @@ from trainledger.plan.names import Stored
 from trainledger.plan.text import shown
 from trainledger.plan.types import (
     Count,
-    Degree,
+    MicroBatchOrNull,
     Section,
     Share,
     Size,
     Text,
     refusal,
 )
+from trainledger.plan.types import Sequence as Tokens
 
 State = Literal["resident", "offloaded", "weights-offloaded", "optimizer-offloaded", "asleep"]
 COLOCATED, IDLE = "colocated", "idle"
@@ -67,9 +68,9 @@ class Engine(Section):
 
     memory_share: Share = Field(None, description="Its share of the device's memory, weights and cache in it.")
     tokens: Count = Field(None, description="Tokens that its cache holds, of all sequences together.")
-    sequences: Count = Field(None, description="Sequences of the batch's length that its cache holds at once.")
+    sequences: MicroBatchOrNull = Field(None, description="Sequences of the batch's length that it holds.")
     cache_dtype: Stored | None = Field(None, description="Element type of keys and values; null means the weights'.")
-    page: Degree = Field(PAGES.tokens, description="Tokens of one page of the cache.")
+    page: Tokens = Field(PAGES.tokens, description="Tokens of one page of the cache.")
     overhead: Size = Field(None, description="Working memory and captured graphs, beside weights and cache.")
     sleep_level: Level = Field(None, description="1: asleep, weights are in the host's memory; 2: they are dropped.")
     bucket: Size = Field(None, description="Bytes of weights that an update sends at a time; null: one weight.")
@@ -92,7 +93,7 @@ class Role(Section):
         default_factory=dict,
         description="By phase, or `idle` for all in which it does not act: resident, offloaded, asleep, or in part.",
     )
-    forward_batch: Count = Field(None, description="Sequences of one forward without gradients; null: micro_batch.")
+    forward_batch: MicroBatchOrNull = Field(None, description="Sequences of a silent forward; null: micro_batch.")
     engine: Engine | None = Field(None, description="A rollout engine's memory.")
 
 

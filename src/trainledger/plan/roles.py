@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
@@ -59,11 +60,19 @@ def _parallel(data: Mapping[str, Any], role: Mapping[str, Any]) -> dict[str, Any
         return base
     if place == COLOCATED and not any(key in own for key in DEGREES):
         return {**base, **own}
-    world = base.get("world") if place == COLOCATED else place
+    world = _world(base) if place == COLOCATED else place
     kept = {key: value for key, value in base.items() if key not in DEGREES}
     if world is not None and "world" not in own and "dp" not in own:
         kept["world"] = world
     return {**kept, **own}
+
+
+def _world(base: Mapping[str, Any]) -> Any:
+    """All ranks of the plan's own degrees; None where they are left out, or are no numbers."""
+    inner = [base.get(key, 1) for key in ("dp", "tp", "cp", "pp")]
+    if "world" in base or "dp" not in base or not all(type(one) is int for one in inner):
+        return base.get("world")
+    return prod(inner)
 
 
 def role_plan(plan: Plan, name: str) -> Plan:

@@ -140,6 +140,7 @@ _OPTIMIZERS = (*OPTIMIZERS, *(name for name in LATER_OPTIMIZERS.names if name no
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 
 MicroBatch = Annotated[int, BeforeValidator(_whole(MICRO_BATCH)), WithJsonSchema(_COUNT_SCHEMA)]
+MicroBatchOrNull = Annotated[int | None, _optional(_whole(MICRO_BATCH)), WithJsonSchema(_COUNT_OR_NULL)]
 Sequence = Annotated[int, BeforeValidator(_whole(SEQUENCE)), WithJsonSchema(_COUNT_SCHEMA)]
 LossTokens = Annotated[int | None, _optional(_whole(SEQUENCE)), WithJsonSchema(_COUNT_OR_NULL)]
 Accumulation = Annotated[int, BeforeValidator(_whole(ACCUMULATION)), WithJsonSchema(_COUNT_SCHEMA)]
