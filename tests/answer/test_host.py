@@ -136,6 +136,8 @@ def test_kept_logits_come_to_every_rank_s_host_in_fp32() -> None:
     some = moments(parallel=parallel, evaluation={**evaluation, "accumulation": 2})["evaluation"]
     assert part(some, "the same while") == 8 * size
     assert "evaluation" not in moments(parallel=parallel, evaluation={"batches": 10})
+    half = {"weights": "fp16", "compute": "fp16", "gradients": "fp16", "grad_scaler": False}  # numpy has no bf16
+    assert part(moments(evaluation=evaluation, precision=half)["evaluation"], "logits of the set") == size // 8 // 2
 
 
 def test_a_model_that_fsdp_raises_may_be_read_in_its_own_dtype() -> None:

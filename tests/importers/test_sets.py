@@ -38,11 +38,13 @@ def test_versions_stay_texts() -> None:
 
 
 def test_bare_words_become_mappings() -> None:
-    data = {"model": "llama-3.2-1b", "device": "h200", "stack": {"recompute": "full"}}
-    sets = ("model.num_hidden_layers=2", "device.memory=80GB", "stack.recompute.reentrant=true")
+    data = {"model": "llama-3.2-1b", "device": "h200", "node": "dgx-h200", "stack": {"recompute": "full"}}
+    sets = ("model.num_hidden_layers=2", "device.memory=80GB", "node.nvme_bandwidth=20GB",
+            "stack.recompute.reentrant=true")  # fmt: skip
     assert changed(data, *sets) == {
         "model": {"name": "llama-3.2-1b", "num_hidden_layers": 2},
         "device": {"name": "h200", "memory": "80GB"},
+        "node": {"name": "dgx-h200", "nvme_bandwidth": "20GB"},
         "stack": {"recompute": {"kind": "full", "reentrant": True}},
     }
 

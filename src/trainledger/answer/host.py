@@ -18,7 +18,7 @@ from trainledger.base.dims import Dim
 from trainledger.base.places import Place
 from trainledger.base.sources import Source
 from trainledger.facts.checkpoints import EXPORT, OWN_SHARDS
-from trainledger.facts.dtypes import DTYPES, FP32, INT64, DType
+from trainledger.facts.dtypes import DTYPES, FP16, FP32, INT64, DType
 from trainledger.facts.evaluation import LOOP
 from trainledger.facts.host_memory import (
     AUTO_SINCE,
@@ -226,13 +226,15 @@ def _workers(plan: Plan, ranks: int) -> Iterator[Part]:
 
 
 def _logits(plan: Plan, model: Model, ranks: int) -> Iterator[Part]:
-    """Logits of the whole set on every rank, as fp32 arrays; where they come in parts, they are joined each time."""
+    """Logits of the whole set on every rank, as arrays of fp32, or of fp16 as they are; where they come in parts, they
+    are joined each time."""
     how, batch = plan.evaluation, plan.batch
     if how is None:
         return
     tokens = 1 if model.head.pooled else how.sequence or batch.sequence
     rows = (how.micro_batch or batch.micro_batch) * how.batches * degrees(plan).dp
-    size = FP32.bytes_of(rows * tokens * model.vocab)
+    half = plan.precision.weights == FP16.name and plan.precision.compute == FP16.name
+    size = (FP16 if half and not plan.precision.autocast else FP32).bytes_of(rows * tokens * model.vocab)
     yield _counted("logits of the set, gathered on every rank", size, ranks, LOOP.source)
     if how.accumulation and how.accumulation < how.batches:
         yield _counted("the same while they are joined", size, ranks, LOOP.source)

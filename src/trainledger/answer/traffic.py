@@ -26,6 +26,7 @@ STATES = (Account.MASTER, Account.OPTIMIZER)
 LINK = "link"
 UPDATE = "optimizer"
 BUFFER = "swap buffer"
+GRADIENTS_THERE = (Place.NVME, Account.GRADIENTS)
 OTHERS = tuple(f"{role}: " for role in (*ROLES, TEACHER) if role != POLICY)  # how names of other roles' lines begin
 WHOLE = ("none", "ddp", "fsdp1-noshard", "megatron-ddp")  # strategies under which each rank updates every weight
 
@@ -87,38 +88,42 @@ class _Update:
         )
 
     def at(self, place: Place) -> tuple[int, int]:
-        """Bytes read and written. Where the host steps states of NVMe, they pass through its memory both ways."""
+        """Bytes read and written. Where the host steps states of NVMe, they pass through its memory both ways, and
+        gradients that wait there come once."""
         read = written = self.states(place)
-        if place is self.steps:
-            size = self.stepped
-            own = 0 if self.masters else self.weights(size)
-            read, written = read + self.gradients(size) + own, written + self.weights(size)
-            if place is Place.HOST:
-                passing = self.states(Place.NVME)
-                read, written = read + passing + passing, written + passing + passing
+        size = self.stepped_at(place)
+        if not size:
+            return read + self.waiting(place), written
+        own = 0 if self.masters else self.weights(size)
+        read, written = read + self.gradients(size, place) + own, written + self.weights(size)
+        if place is Place.HOST:
+            passing = self.states(Place.NVME)
+            read, written = read + passing + passing, written + passing + passing + self.waiting(Place.NVME)
         return read, written
 
-    @property
-    def steps(self) -> Place:
-        """Where the optimizer's arithmetic runs."""
-        return Place.HOST if on_host(self.plan) else Place.DEVICE
+    def waiting(self, place: Place) -> int:
+        """Bytes of gradients that lie on NVMe until the update."""
+        if place is not Place.NVME:
+            return 0
+        return sum(line.unit * copies for line, copies in self.lines if (line.place, line.account) == GRADIENTS_THERE)
 
     @property
     def masters(self) -> bool:
         """Whether there are master weights."""
         return any(line.account is Account.MASTER for line, _ in self.lines)
 
-    @property
-    def stepped(self) -> int:
-        """Elements that are updated where most of the arithmetic runs."""
-        if on_host(self.plan):
-            return self.shares[Place.HOST] or self.shares[Place.NVME]
-        return max(self.shares.values())
+    def stepped_at(self, place: Place) -> int:
+        """Elements that are updated by arithmetic at a place. Of what a framework steps on the host a part may stay."""
+        if not on_host(self.plan):
+            return max(self.shares.values()) if place is Place.DEVICE else 0
+        if place is Place.DEVICE:
+            return self.shares[place] if self.masters else 0
+        return self.shares[Place.HOST] or self.shares[Place.NVME] if place is Place.HOST else 0
 
-    def gradients(self, size: int) -> int:
-        """Bytes of gradients as the update reads them: beside the host in the master weights' dtype."""
+    def gradients(self, size: int, place: Place) -> int:
+        """Bytes of gradients as the update reads them: on the host in the master weights' dtype."""
         precision = self.plan.precision
-        kept = precision.master if on_host(self.plan) and precision.master else precision.main_gradients
+        kept = precision.master if place is Place.HOST and precision.master else precision.main_gradients
         return DTYPES[kept or precision.gradients].bytes_of(size)
 
     def weights(self, size: int) -> int:
@@ -129,7 +134,8 @@ class _Update:
         """Bytes that the link reads from the host and writes to it: weights up and gradients down where the host steps;
         states up and down where the device steps and they lie beyond it."""
         if on_host(self.plan):
-            return self.weights(self.stepped), DTYPES[self.plan.precision.gradients].bytes_of(self.stepped)
+            size = self.stepped_at(Place.HOST)
+            return self.weights(size), DTYPES[self.plan.precision.gradients].bytes_of(size)
         beyond = sum(self.states(place) for place in (Place.HOST, Place.NVME, Place.REMOTE))
         return beyond, beyond
 

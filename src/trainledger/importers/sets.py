@@ -10,7 +10,9 @@ from trainledger.facts.options import OPTION_MAPS
 from trainledger.importers.document import SET, Document, Path
 from trainledger.importers.yaml_text import parse_yaml
 
-_BARE: dict[Path, str] = {("model",): "name", ("device",): "name", ("stack", "recompute"): "kind"}
+_BARE: dict[Path, str] = {
+    ("model",): "name", ("device",): "name", ("node",): "name", ("lengths",): "file", ("stack", "recompute"): "kind",
+}  # fmt: skip
 MAP_DEPTH = len(("stack", "options"))
 MAPS = (*OPTION_MAPS, "stack.versions")  # free maps: null leaves a name out
 _EXAMPLE = "--set takes key.path=value, such as --set batch.micro_batch=4"
