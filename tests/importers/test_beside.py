@@ -28,7 +28,7 @@ def test_the_option_takes_a_name_or_a_file(tmp_path: Path) -> None:
     file = tmp_path / "asic.json"
     file.write_text(json.dumps({"device": {"name": "asic", "memory": "8GiB"}}), encoding="utf-8")
     assert device_set("h100-80gb") == 'device="h100-80gb"'
-    assert device_set(str(file)) == 'device={"name": "asic", "memory": "8GiB"}'
+    assert device_set(str(file)) == f"device={json.dumps(str(file))}"
     assert device_data("mine") == "mine"
 
 
@@ -75,3 +75,29 @@ def test_files_of_a_command_line_lie_in_the_working_folder(tmp_path: Path, monke
     (work / "lengths").unlink()
     with pytest.raises(InputError, match="lengths"):
         read_draft(path, ["lengths=lengths"])
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "path"),
+    [
+        ("name: asic\nmemry: 8GiB\n", 2, "device.memry"),
+        ("name: asic\nmemory: lots\n", 2, "device.memory"),
+        ("device:\n  name: asic\n  memory: lots\n", 3, "device.memory"),
+        ("name: asic\nmemory: 8GiB\ntiers:\n  - {name: a, byts: 1GiB}\n", 4, "device.tiers.0.byts"),
+    ],
+)
+@pytest.mark.parametrize("given", [True, False])
+def test_what_is_wrong_in_a_device_s_file_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, line: int, path: str, given: bool
+) -> None:
+    """Whether the plan names the file or the command line does."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "plan.yaml").write_text(PLAN + ("" if given else "device: own.yaml\n"), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        read_draft("plan.yaml", [device_set("own.yaml")] if given else [])
+    problem = next(one for one in caught.value.problems if one.path == path)
+    assert problem.where == f"own.yaml:{line}"
+    if "byts" in path:
+        assert problem.fix == "Did you mean bytes?"
+        assert "name, bytes, bandwidth" in problem.allowed

@@ -21,25 +21,35 @@ ENDINGS = (".yaml", ".yml", ".json", ".toml")
 def device_data(name: str, folder: str = "", key: str = "device") -> Any:
     """What a plan's `device` means by a text: the mapping in a file of that name, or the name itself. Raises
     InputError for a file that is none."""
+    return _device(name, folder, key).data
+
+
+def _device(name: str, folder: str, key: str) -> Document:
+    """The same with the places of the file's keys."""
     path = _located(name, folder)
     if not name.lower().endswith(ENDINGS) and not os.path.isfile(path):
-        return name
-    data = parse_mapping(read_text(path, PLAN_FILE, key), path).data
-    if not isinstance(data, dict):
+        return Document(name, {})
+    found = parse_mapping(read_text(path, PLAN_FILE, key), path)
+    if not isinstance(found.data, dict):
         raise InputError([Problem(key, f"{name}: no mapping", "a file with name, memory, bandwidth, tiers is needed")])
-    inner = data.get("device", data)
-    return inner if isinstance(inner, dict) else device_data(str(inner), os.path.dirname(path), key)
+    if "device" not in found.data:
+        return found
+    inner = found.data["device"]
+    if not isinstance(inner, dict):
+        return _device(str(inner), os.path.dirname(path), key)
+    return Document(inner, {at[1:]: place for at, place in found.places.items() if at[:1] == ("device",)})
 
 
 def device_set(name: str) -> str:
-    """`--device`'s value as a change to the plan. Raises InputError for a name that is no known device's."""
+    """`--device`'s value as a change to the plan. Raises InputError for a name that is no known device's, and for a
+    file that is none."""
     data = device_data(name, key="--device")
     if isinstance(data, str):
         try:
             find_device(data)
         except InputError as error:
             raise InputError([replace(one, path="--device") for one in error.problems]) from None
-    return f"device={json.dumps(data)}"
+    return f"device={json.dumps(name)}"
 
 
 def lengths_data(name: str, folder: str = "") -> list[int]:
@@ -48,21 +58,23 @@ def lengths_data(name: str, folder: str = "") -> list[int]:
     return lengths_in(read_text(path, PLAN_FILE, "lengths.file"), path)
 
 
-def with_files(document: Document, folder: str) -> Any:
-    """A plan's plain data with what the files hold that it names: those of the plan in its `folder`, those that a
-    command line names in the working folder."""
+def with_files(document: Document, folder: str) -> Document:
+    """A plan with what the files hold that it names: those of the plan in its `folder`, those that a command line names
+    in the working folder."""
     if not isinstance(document.data, dict):
-        return document.data
-    found = dict(document.data)
+        return document
+    found, places = dict(document.data), dict(document.places)
     if isinstance(found.get("device"), str):
-        found["device"] = device_data(found["device"], document.folder(("device",), folder))
+        device = _device(found["device"], document.folder(("device",), folder), "device")
+        found["device"] = device.data
+        places |= {("device", *at): place for at, place in device.places.items() if at}
     lengths = found.get("lengths")
     own = document.folder(("lengths", "file"), folder)
     if isinstance(lengths, str) and lengths.strip():
         found["lengths"] = {"file": lengths, "values": lengths_data(lengths, own)}
     elif isinstance(lengths, dict) and isinstance(lengths.get("file"), str) and not lengths.get("values"):
         found["lengths"] = {**lengths, "values": lengths_data(lengths["file"], own)}
-    return found
+    return Document(found, places)
 
 
 def _located(name: str, folder: str) -> str:

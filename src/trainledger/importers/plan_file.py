@@ -66,7 +66,8 @@ def draft_of(document: Document, folder: str = "") -> Draft:
         raise InputError([Problem("", "a model's configuration", "a plan is expected", fix, document.where(()))])
     plan = None
     try:
-        plan = read_plan(with_files(document, folder), document.where)
+        whole = with_files(document, folder)
+        plan = read_plan(whole.data, whole.where)
     except InputError as error:
         problems += error.problems
     try:

@@ -33,7 +33,8 @@ def template_of(
     if len(sources) == 1 and not os.path.exists(sources[0]) and sources[0] != "-":
         given = space_of(framework or FRAMEWORK).given
         stack = {**given.get("stack", {}), "framework": framework or FRAMEWORK}
-        return filled(with_files(apply_sets(Document({**given, "model": sources[0], "stack": stack}, {}), sets), ""))
+        plan = apply_sets(Document({**given, "model": sources[0], "stack": stack}, {}), sets)
+        return filled(with_files(plan, "").data)
     draft = read_any(sources, sets, env, versions)
     data = as_mapping(draft.plan)
     for one in draft.defaulted:

@@ -134,6 +134,8 @@ def _inner(annotation: Any) -> type[BaseModel] | None:
 def _section(path: Path) -> type[BaseModel] | None:
     model: type[BaseModel] | None = Plan
     for key in path:
+        if isinstance(key, int):  # an element of a list has the keys that its field's type has
+            continue
         field = model.model_fields.get(str(key)) if model else None
         model = _inner(field.annotation) if field else None
     return model
