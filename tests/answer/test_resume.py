@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.ledger.test_mega_moe import routed
 from tests.ledger.test_megatron import LLAMA as MEGATRON
 from tests.ledger.test_megatron import plan_of as megatron_plan
-from tests.plans import plan_of
+from tests.plans import LLAMA, plan_of
 from trainledger.answer.disk import beside
 from trainledger.answer.estimate import estimate
 from trainledger.answer.resume import at_world, resume
@@ -58,13 +58,13 @@ def test_fewer_ranks_read_every_shard_once() -> None:
     found = on(fsdp(4), 2)
     assert found.total == found.stored == 12 * COUNT
     assert found.rank_bytes == 6 * COUNT
-    assert found.files == 2
+    assert found.files == 2 * 2  # of weights, and of the optimizer
     assert found.host == 4 * 1024 * 256 // 4  # the largest shard of a weight
 
 
 def test_more_ranks_read_shards_that_are_others() -> None:
     found = on(fsdp(4), 8)
-    assert (found.rank_bytes, found.files) == (3 * COUNT, 1)
+    assert (found.rank_bytes, found.files) == (3 * COUNT, 2)
     assert found.total == 2 * found.stored
 
 
@@ -72,6 +72,24 @@ def test_replicas_read_it_all_again() -> None:
     found = on(fsdp(4, "hsdp", shard=2), 8)
     assert found.total == 4 * found.stored
     assert found.rank_bytes == 6 * COUNT
+    assert found.files == 2 * 2  # replicas dealt a shard out among themselves
+
+
+def test_a_tied_weight_is_read_under_both_names() -> None:
+    plan = plan_of({**LLAMA, "tie_word_embeddings": True}, parallel={"strategy": "fsdp2", "dp": 4}, precision=WIDE)
+    found = on(plan, 4)
+    assert found.total == found.stored == 12 * estimate(plan).parameters.total + 4 * 1024 * 256
+
+
+def test_files_of_single_ranks_are_read_by_these() -> None:
+    roles = {"rollout": {"engine": {"tokens": 4096}}}
+    stack = {"framework": "verl", "versions": {"torch": "2.13.0", "transformers": "4.56.0"}}
+    batch = {"sequence": 16, "loss_tokens": 8}
+    plan = plan_of(task="grpo", roles=roles, batch=batch, stack=stack, parallel={"strategy": "fsdp2", "dp": 4})
+    found = on(plan, 4)
+    assert (found.files, found.total) == (2, found.stored)
+    with pytest.raises(InputError, match="merge the shards first"):
+        on(plan, 8)
 
 
 @settings(max_examples=10, deadline=None)

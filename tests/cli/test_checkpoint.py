@@ -54,7 +54,7 @@ def test_what_other_ranks_read_of_it(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["checkpoint", plan, "--resume", plan]) == 0
     text = capfd.readouterr().out
     assert "Resumed on 8 ranks" in text
-    assert "from a file; " in text
+    assert "from 2 files; " in text
 
 
 def test_a_conversion_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
@@ -68,3 +68,8 @@ def test_where_it_is_resumed_is_said_once(capfd: pytest.CaptureFixture[str]) -> 
     assert main(["checkpoint", PLAN, "--universal"]) == 2
     assert main(["checkpoint", PLAN, "--resume", PLAN, "--resume-world", "4"]) == 2
     assert "Give one of them" in capfd.readouterr().err
+
+
+def test_no_rank_is_a_number_that_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoint", PLAN, "--resume-world", "0"]) == 2
+    assert "--resume-world: found 0" in capsys.readouterr().err

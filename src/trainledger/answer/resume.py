@@ -6,7 +6,7 @@ A rank's bytes are those of the files, or of stored tensors, that it reads whole
 from __future__ import annotations
 
 from trainledger.answer.resume_read import WEIGHTS_ALONE, Resume, Written, refused
-from trainledger.answer.resume_ways import converted, dist, full, parted, sharded, torch, whole
+from trainledger.answer.resume_ways import converted, dist, full, own_files, parted, sharded, torch, whole
 from trainledger.answer.saved import format_of, inner_format
 from trainledger.facts.checkpoints import FORMATS
 from trainledger.model.counts import kinds
@@ -50,6 +50,7 @@ def resume(written: Written, other: Plan, model: Model, universal: bool = False)
         "megatron-dist": dist,
         "megatron-torch": torch,
         "deepspeed": converted if universal else parted,
+        "torch-sharded": own_files,
     }.get(kind, whole)
     return made(written, other, model)
 

@@ -18,8 +18,11 @@ from trainledger.ledger.mega_buffers import DISTRIBUTED
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.model.counts import kinds
 from trainledger.model.program import Model, Role
+from trainledger.model.prompts import shared_weights
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
+
+BOTH = len(("embedding", "head"))  # names of a tied weight, under each of which it is stored
 
 
 def whole(written: Written, other: Plan, model: Model) -> Resume:
@@ -47,10 +50,6 @@ def full(written: Written, other: Plan, model: Model) -> Resume:
     return answered(text, other, written, reading, written.source)
 
 
-def _all(one: Sizes) -> int:
-    return one.saved + one.kept
-
-
 def _weights(one: Sizes) -> int:
     return one.saved
 
@@ -75,7 +74,15 @@ def sharded(written: Written, other: Plan, model: Model) -> Resume:
     before, after = degrees(written.plan), degrees(other)
     old, new = Part(written.plan, written.model, before.shard), Part(other, model, after.shard)
     replicas = after.world // (after.tp * after.pp * after.shard)
-    reading = sliced(old, new, _all if written.whole else _weights, replicas)
+    twice, whole = shared_weights(written.model), written.whole
+
+    def stored(one: Sizes) -> int:
+        return one.saved * (BOTH if one.weight in twice else 1) + (one.kept if whole else 0)
+
+    reading = sliced(old, new, stored, replicas)
+    holders = before.tp * before.pp * before.shard
+    files = reading.writers * sum(-(-one.count // holders) for one in written.files)
+    reading = replace(reading, writers=files)
     return answered("each rank reads the shards that overlap its own", other, written, reading, SLICED)
 
 
@@ -160,6 +167,19 @@ def parted(written: Written, other: Plan, model: Model) -> Resume:
     reading = Reading(sum(sizes), len(sizes), sum(sizes) * after.world, max(sizes, default=0))
     way = "each rank reads the weights and its own part" if spread else "every rank reads all of it"
     return answered(way, other, written, reading, PARTED)
+
+
+def own_files(written: Written, other: Plan, model: Model) -> Resume:
+    """Each rank reads the files that it wrote."""
+    before, after = degrees(written.plan), degrees(other)
+    same = (before.world, before.shard, before.tp, before.pp) == (after.world, after.shard, after.tp, after.pp)
+    if not same or fsdp_of(written.plan) != fsdp_of(other):
+        found, fix = f"found {after.world} ranks, shard {after.shard}", f"Else {FORMATS['torch-sharded'].other}."
+        allowed = f"the {before.world} ranks that wrote it, shard {before.shard}, are needed"
+        raise refused("parallel", found, allowed, fix)
+    sizes = [one.bytes for one in written.files]
+    reading = Reading(sum(sizes), len(sizes), sum(sizes) * after.world, max(sizes, default=0))
+    return answered("each rank reads the files that it wrote", other, written, reading, written.source)
 
 
 def converted(written: Written, other: Plan, model: Model) -> Resume:

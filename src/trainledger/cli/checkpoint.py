@@ -25,7 +25,7 @@ class Elsewhere(NamedTuple):
     """Where it is resumed: the plan's file, or a number of ranks; whether it is converted first."""
 
     file: str
-    world: int
+    world: int | None
     universal: bool
 
 
@@ -36,7 +36,7 @@ def checkpoint(
     versions: Versions = None,
     device: OwnDevice = "",
     resume: Annotated[str, typer.Option("--resume", metavar="FILE", help=RESUME_HELP)] = "",
-    world: Annotated[int, typer.Option("--resume-world", metavar="N", help=WORLD_HELP)] = 0,
+    world: Annotated[int | None, typer.Option("--resume-world", metavar="N", help=WORLD_HELP)] = None,
     universal: Annotated[bool, typer.Option("--universal", help=UNIVERSAL_HELP)] = False,
     units: Annotated[str, typer.Option("--units", help=UNITS_HELP)] = "GiB",
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
@@ -84,13 +84,13 @@ def _resumed(answer: Estimate, budgets: Budgets, where: Elsewhere) -> Resume | N
     from trainledger.model.build import model_of
 
     plan = answer.plan
-    if where.file and where.world:
+    if where.file and where.world is not None:
         raise refused("--resume-world", f"found {where.world}", "given with --resume", "Give one of them.")
-    if not where.file and not where.world:
+    if not where.file and where.world is None:
         if where.universal:
             raise refused("--universal", "given alone", "it says how a resume reads it", "Add --resume-world N.")
         return None
-    other = read_files([where.file], None, None, None).plan if where.file else at_world(plan, where.world)
+    other = read_files([where.file], None, None, None).plan if where.world is None else at_world(plan, where.world)
     check(other)
     made = Written(plan, answer.model, budgets.checkpoint, saved_of(plan, answer.model, answer.ledger))
     return resume(made, other, model_of(other), where.universal)
