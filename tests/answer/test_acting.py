@@ -307,3 +307,11 @@ def test_what_contradicts_itself_is_refused(roles: dict[str, Any], path: str, fi
         made(roles, "ppo", VERL, parallel=EIGHT)
     assert caught.value.problems[0].path == path
     assert caught.value.problems[0].fix.startswith(fix)
+
+
+@pytest.mark.parametrize(("share", "outcome"), [(0.9, "fits"), (1.0, "does-not-fit")])
+def test_an_engine_s_share_of_its_own_device_has_its_context_in_it(share: float, outcome: str) -> None:
+    """What vLLM takes by default, 0.9, is the whole engine's; only what an update brings comes beside."""
+    roles = {"rollout": {"placement": 2, "engine": {"memory_share": share}}}
+    found = made(roles, stack=VERL, parallel=EIGHT)
+    assert found.verdict.outcome == outcome

@@ -21,6 +21,7 @@ from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
 from trainledger.facts.kernels import REFERENCE
+from trainledger.facts.phases import ROLLOUT
 from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.rank import Ledger, rank_ledger
 from trainledger.lines.line import Account
@@ -217,9 +218,12 @@ def _apart(plan: Plan, groups: Iterable[Group]) -> Iterator[Verdict]:
     for group in groups:
         own = role_plan(plan, group.roles[0])
         device = device_of(own)
-        shown = Outside.of(architecture_of(device), own, group.ledger).above(
-            peaks_of(own, group.ledger, None)[0].reserved
-        )
+        outside = Outside.of(architecture_of(device), own, group.ledger)
+        peak = peaks_of(own, group.ledger, None)[0]
+        shown = outside.above(peak.reserved)
+        if group.roles == (ROLLOUT,) and plan.roles and (engine := plan.roles.of(ROLLOUT).engine):
+            held = peak.allocated  # a share of the device has the engine's context and caches in it
+            shown = Band(held.low, held.expected, outside.above(held).high) if engine.memory_share else shown
         found = judge(device.usable_bytes if device else None, shown.low, shown.expected, shown.high)
         yield replace(found, reasons=tuple(f"{group.name}: {reason}" for reason in found.reasons))
 
