@@ -49,3 +49,36 @@ def test_eager_is_estimated() -> None:
 def test_older_layers_are_refused() -> None:
     with pytest.raises(InputError, match="from Transformers"):
         estimate(plan_of(OSS, stack=stack("eager", "4.57.1")))
+
+
+FALCON: dict[str, Any] = {
+    "model_type": "falcon", "vocab_size": 256, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+}  # fmt: skip
+BLOOM: dict[str, Any] = {"model_type": "bloom", "vocab_size": 256, "hidden_size": 64, "n_layer": 2, "n_head": 4}
+
+
+@pytest.mark.parametrize(
+    ("model", "word", "reason"),
+    [
+        (BLOOM, "sdpa", "calls no kernel"),
+        ({"model_type": "mpt", "d_model": 64, "n_heads": 4, "n_layers": 2}, "flash", "calls no kernel"),
+        (FALCON, "flex", "no code for flex"),
+        ({**FALCON, "alibi": True}, "flash", "no biases by distance"),
+    ],
+)
+def test_classes_that_write_attention_out_refuse_what_they_do_not_call(
+    model: dict[str, Any], word: str, reason: str
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        estimate(plan_of(model, stack=stack(word)))
+
+
+def test_their_layers_are_covered_since_they_return_weights() -> None:
+    estimate(plan_of(BLOOM, stack=stack("eager", "4.54.1")))
+    with pytest.raises(InputError, match=r"Transformers 4\.54 on"):
+        estimate(plan_of(BLOOM, stack=stack("eager", "4.53.3")))
+
+
+def test_a_class_without_kernels_writes_attention_out_by_default() -> None:
+    plan = plan_of(BLOOM, stack={"attention": None})
+    assert plan.stack.attention == "eager"

@@ -11,13 +11,13 @@ from trainledger.facts.catalogue import Entry, every_entry
 from trainledger.model.build import build
 from trainledger.model.counts import storages, total
 
-TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bert", "roberta", "distilbert",
-         "xlm-roberta", "camembert")  # fmt: skip
+TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bloom", "mpt", "bert", "roberta",
+         "distilbert", "xlm-roberta", "camembert")  # fmt: skip
 # Counts of the real class on the meta device, of models whose page states no exact count.
 COUNTED = {
     "opt-66b": 65719701504, "starcoderbase-3b": 3043311104, "starcoderbase-7b": 7327263232,
     "granite-20b-code": 20066993152, "granite-34b-code": 33715603456, "starcoder2-7b": 7173923840,
-    "bert-large-cased": 333610308,
+    "bert-large-cased": 333610308, "mpt-30b": 29957200896,
 }  # fmt: skip
 ENTRIES = [entry for entry in every_entry() if entry.keys()["model_type"] in TYPES]
 
@@ -50,6 +50,11 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "falcon", **TINY, "parallel_attn": False, "alibi": True, "bias": True, "multi_query": False},
     {"model_type": "falcon", **TINY, "new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 100},
     {"model_type": "falcon", **TINY, "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1},
+    {"model_type": "bloom", "vocab_size": 320, "hidden_size": 96, "n_layer": 3, "n_head": 4},
+    {"model_type": "bloom", "vocab_size": 320, "n_embed": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+     "tie_word_embeddings": False},
+    {"model_type": "mpt", "vocab_size": 320, "d_model": 96, "n_layers": 3, "n_heads": 4},
+    {"model_type": "mpt", **{key: TINY[key] for key in TINY if key != "pad_token_id"}, "tie_word_embeddings": False},
     {"model_type": "distilbert", **DISTIL},
     {"model_type": "distilbert", **DISTIL, "tie_word_embeddings": False},
     {"model_type": "distilbert", **DISTIL, "architectures": ["DistilBertForSequenceClassification"]},
@@ -103,7 +108,13 @@ def test_every_parameter_of_the_real_class_is_here_once(config: dict[str, Any]) 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_defaults_are_those_of_the_config_class(kind: str) -> None:
-    layers = {"gpt2": "n_layer", "gpt_bigcode": "n_layer", "distilbert": "n_layers"}
+    layers = {
+        "gpt2": "n_layer",
+        "gpt_bigcode": "n_layer",
+        "bloom": "n_layer",
+        "mpt": "n_layers",
+        "distilbert": "n_layers",
+    }
     config: dict[str, Any] = {"model_type": kind, layers.get(kind, "num_hidden_layers"): 2}
     assert total(build(config)) == sum(tensor.numel() for tensor in _real(config).parameters())
 
@@ -122,6 +133,12 @@ def test_defaults_are_those_of_the_config_class(kind: str) -> None:
         ({"model_type": "opt", **TINY, "word_embed_proj_dim": "wide"}, "word_embed_proj_dim"),
         ({"model_type": "phi", **WIDE, "num_key_value_heads": 3}, "num_key_value_heads"),
         ({"model_type": "falcon", **TINY, "num_attention_heads": 5}, "num_attention_heads"),
+        ({"model_type": "falcon", **TINY, "parallel_attn": False, "new_decoder_architecture": True}, "parallel_attn"),
+        ({"model_type": "falcon", **TINY, "num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn"),
+        ({"model_type": "bloom", "n_head": 5}, "n_head"),
+        ({"model_type": "bloom", "pretraining_tp": 2, "slow_but_exact": True}, "slow_but_exact"),
+        ({"model_type": "mpt", "attn_config": {"clip_qkv": 6}}, "attn_config.clip_qkv"),
+        ({"model_type": "mpt", "attn_config": 3}, "attn_config"),
         ({"model_type": "bert", **ENCODER, "architectures": ["BertForDreams"]}, "architectures"),
         ({"model_type": "bert", **ENCODER, "architectures": 5}, "architectures"),
         ({"model_type": "roberta", **ENCODER, "architectures": ["RobertaForPreTraining"]}, "architectures"),

@@ -15,7 +15,7 @@ COUNTED = {
     "starcoderbase-7b": 7327263232, "granite-20b-code": 20066993152, "granite-34b-code": 33715603456,
     "starcoder2-7b": 7173923840, "glm-4-32b-0414": 32566081536, "powerlm-3b": 3510819072,
     "bert-large-cased": 333610308, "gemma-4-31b-text": 30697345280, "gemma-4-26b-a4b-text": 25233141760,
-    "qwen3-next-80b-a3b": 79674391296,
+    "qwen3-next-80b-a3b": 79674391296, "mpt-30b": 29957200896,
 }  # fmt: skip
 
 

@@ -91,9 +91,13 @@ def test_linear_attention_caches_a_state_that_does_not_grow() -> None:
 
 
 def test_a_model_without_a_cache_is_refused() -> None:
-    for name in ("bert-base-uncased", "falcon-7b"):
-        with pytest.raises(InputError):
-            cached(build(find_model(name).keys()))
+    with pytest.raises(InputError):
+        cached(build(find_model("bert-base-uncased").keys()))
+
+
+def test_falcon_caches_the_heads_that_it_repeats_once() -> None:
+    for name, heads in (("falcon-7b", 1), ("falcon-40b", 8)):
+        assert cached(build(find_model(name).keys()))[0].heads == heads
 
 
 @pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b", "deepseek-v3"])

@@ -18,10 +18,12 @@ from tests.witness.runs import INSIDE, Case, record_of, seen
 from trainledger.base.dims import Axis, Dim
 from trainledger.evidence.trace.record import Record
 from trainledger.facts.dtypes import BOOL, COMPLEX64, DTYPES, FP32
-from trainledger.ledger.edges import TURNS
+from trainledger.facts.masks import ALWAYS_MASKED
+from trainledger.ledger.edges import ALIBI, TURNS
 from trainledger.ledger.engine import Backward
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.rules import lower
+from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import run_forward
 from trainledger.model.build import build
@@ -116,14 +118,22 @@ def opened(model: Model, ops: tuple[Op, ...], config: dict[str, Any], case: Case
             table = (one, sequence, one, Axis(Dim.ROPE_DIM, width))
             names[f"cos{kind}"] = tape.outside(table, kept, False)
             names[f"sin{kind}"] = tape.outside(table, kept, False)
-    if case.kernel == "eager" and model.causal:
+    alibi, each = model.handed.alibi, Axis(Dim.BATCH, case.batch)
+    if alibi is not None:
+        heads, keys = Axis(Dim.HEADS, alibi.heads), Axis(Dim.KEY_SEQUENCE, case.sequence)
+        names[ALIBI] = tape.outside((each, heads, one, keys), FP32 if alibi.keys else dtype, False)
+    if alibi is not None and alibi.masks:
+        names["mask"] = tape.outside((each, heads, sequence, keys), dtype, False)
+    elif ALWAYS_MASKED.holds(model.family, setting.transformers) and case.kernel != "eager":
+        names["mask"] = tape.outside((each, one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence)), BOOL, False)
+    elif case.kernel == "eager" and model.causal:
         scores = (one, one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence))
-        names["mask"] = tape.outside(scores, dtype, False)
+        names["mask"] = tape.outside(scores, BOOL if alibi and alibi.filled else dtype, False)
         names["mask_sliding"] = names["mask_chunked"] = tape.outside(scores, dtype, False)
     elif any(isinstance(op.spec, Attention) and 0 < op.spec.window <= case.sequence for op in ops):
         scores = (Axis(Dim.BATCH, case.batch), one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence))
         names["mask_sliding"] = names["mask_chunked"] = tape.outside(scores, BOOL, False)
-    return Frame(tape, setting, names, lambda weight: True, {})
+    return Frame(tape, setting, names, lambda weight: True, {}, software=Software(family=model.family))
 
 
 def written(model: Model, ops: tuple[Op, ...], config: dict[str, Any], case: Case) -> tuple[Tape, int]:

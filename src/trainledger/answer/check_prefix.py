@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainledger.base.problems import Problem
 from trainledger.facts.peft import PREFIX_CACHE, PREFIX_FAMILIES
 from trainledger.facts.versions import at_least
-from trainledger.model.program import Attention, FilledKeys, Model
+from trainledger.model.program import Attention, FilledKeys, Model, WrittenAttention
 from trainledger.model.prompts import PREFIX_KIND, prefix_of
 from trainledger.plan.schema import Plan
 
@@ -48,6 +48,8 @@ def prefix_model_problems(model: Model) -> Iterator[Problem]:
     grouped = any(spec.kv_heads != spec.heads for spec in specs)
     if grouped and model.family in PREFIX_FAMILIES.other_heads:
         yield Problem(path, found, "PEFT makes a key for every query head, and the model has fewer: they do not join")
+    if any(isinstance(spec, WrittenAttention) for spec in specs):
+        yield Problem(path, found, "a prefix of classes that write attention out themselves is not written yet")
     if len({(spec.kv_heads, spec.head) for spec in specs}) > 1:
         yield Problem(path, found, "layers whose keys differ in shape are not written yet")
     shortest = min((spec.window for spec in specs if spec.window), default=0)

@@ -30,6 +30,11 @@ PEFT = Source("PEFT get_peft_model, autocast_adapter_dtype", "peft/mapping_func.
 LORA = Source("PEFT LoraConfig", "peft/tuners/lora/config.py", "0.21.2")
 BNB = Source("Transformers BitsAndBytesConfig", "transformers/utils/quantization_config.py", "5.24.0")
 GPTQ = Source("Transformers GPTQConfig and AwqConfig", "transformers/utils/quantization_config.py", "5.24.0")
+EAGER_CLASSES = Source(
+    "Transformers classes without sdpa",
+    "transformers/models/{bloom,mpt}/modeling_*.py, _supports_sdpa",
+    "4.54.1 to 5.24.0",
+)
 
 MEGATRONS = ("megatron", "megatron-deepspeed", "megatron-bridge", "nemo")
 PRETRAINERS = (*MEGATRONS, "torchtitan", "pithtrain", "nanotron")

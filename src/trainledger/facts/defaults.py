@@ -14,6 +14,7 @@ from trainledger.facts.default_words import (
     BNB,
     CHECKPOINTING,
     CHECKPOINTING_4,
+    EAGER_CLASSES,
     FORMAT,
     GPTQ,
     LORA,
@@ -74,6 +75,13 @@ REST = (
         "attention_backend auto: Transformer Engine chooses",
         MEGATRON,
         (framework(*MEGATRONS),),
+    ),
+    DefaultRow(
+        "stack.attention",
+        "eager",
+        "the class knows no kernel, and writes attention out in Python",
+        EAGER_CLASSES,
+        (framework(*TRAINERS, DEEPSPEED), ("model.model_type", ("bloom", "mpt"))),
     ),
     DefaultRow("stack.attention", "sdpa", "PyTorch's scaled_dot_product_attention", TORCH_SDPA),
     DefaultRow(

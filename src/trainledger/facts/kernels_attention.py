@@ -203,13 +203,29 @@ class DenseCall:
 DENSE_CALL = DenseCall(
     "4.48", "4.56",
     {"gpt_neox": "4.49", "opt": "4.52", "gpt_bigcode": "4.54"}
-    | dict.fromkeys(("qwen2_moe", "olmoe", "bert", "roberta", "distilbert", "xlm-roberta", "camembert")),
+    | dict.fromkeys(("qwen2_moe", "olmoe", "bert", "roberta", "distilbert", "xlm-roberta", "camembert",
+                      "falcon")),
     Source(
         "transformers/integrations/sdpa_attention.py",
         "sdpa_attention_forward; models/*/modeling_*.py",
         "4.48.3 to 4.55.4; without it 4.56.2",
     ),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCall:
+    """Model types whose own class calls PyTorch's function with fewer key than query heads as they are, and no word of
+    it: of the kernels only the composite takes that."""
+
+    families: frozenset[str]
+    source: Source
+
+
+OWN_CALL = OwnCall(
+    frozenset(("falcon",)),
+    Source("transformers/models/falcon/modeling_falcon.py", "FalconAttention.forward", "4.45.2 to 5.24.0"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ WRITTEN_MASK = WrittenMask(
     "4.53",
     dict.fromkeys((*_ENCODERS, "qwen2_moe", "olmoe"), "5.0")
     | dict.fromkeys(("gpt2", "gpt_bigcode"), "4.54")
-    | {"opt": "5.2"},
+    | {"opt": "5.2", "falcon": "5.0"},
     frozenset(("gemma2", "gemma3_text", "cohere2")),
     frozenset(("bert", "roberta", "camembert", "xlm-roberta")),
     "4.54",
@@ -86,4 +86,28 @@ CONTIGUOUS_CALL = ContiguousCall(
     "4.48",
     frozenset((*_ENCODERS, "gpt2", "gpt_neox", "phi")),
     Source("transformers/models/*/modeling_*.py", "*SdpaAttention.forward, require_contiguous_qkv", "4.45.2, 4.46.3"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysMasked:
+    """From this release on these model types make a mask in any case, which PyTorch's own call is then handed."""
+
+    families: frozenset[str]
+    since: str
+    source: Source
+
+    def holds(self, family: str, release: str) -> bool:
+        """Whether that release's forward of a model type makes its mask in any case."""
+        return family in self.families and at_least(release or None, self.since)
+
+
+ALWAYS_MASKED = AlwaysMasked(
+    frozenset(("falcon",)),
+    "5.0",
+    Source(
+        "transformers/models/falcon/modeling_falcon.py",
+        "FalconModel.forward: and_mask_function, allow_is_causal_skip",
+        "5.0.0 to 5.24.0; without it 4.57.3",
+    ),
 )

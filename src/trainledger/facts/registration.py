@@ -73,6 +73,16 @@ REGISTRATIONS: tuple[Registration, ...] = (
         _classes("gpt_neox"),
     ),
     Registration(
+        ("falcon",),
+        ("self_attention", "mlp", "post_attention_layernorm", "input_layernorm", "ln_attn", "ln_mlp"),
+        _classes("falcon"),
+    ),
+    Registration(
+        ("mpt",),
+        ("norm_1", "attn", "norm_2", "ffn"),
+        _classes("mpt"),
+    ),
+    Registration(
         ("glm4_moe", "dots1", "solar_open"),
         (
             "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn",

@@ -80,6 +80,15 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("falcon", "bloom", "mpt"), "4.54", "",
+        Source(
+            "Transformers Falcon, BLOOM and MPT",
+            "transformers/models/{falcon,bloom,mpt}/modeling_*.py: a layer returns its weights (4.54.1 to 5.24.0, not "
+            "4.53.3)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("gpt_oss",), "5.0", "",
         Source("Transformers gpt-oss", "transformers/models/gpt_oss/modeling_gpt_oss.py (5.0.0 to 5.24.0)", "5.24.0"),
     ),

@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.base.sources import Basis
-from trainledger.facts.dtypes import BOOL, FP32, DType
+from trainledger.facts.dtypes import BOOL, FP32, INT64, DType
 from trainledger.ledger.reduction import column_sum_work
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
 
@@ -211,6 +211,15 @@ def part(t: Tape, x: int, dims: Dims) -> int:
     """A slice of the last dim (a view); backward makes a zero-filled gradient of the whole."""
     out = t.alias(x, dims)
     return t.run(Prim("slice", (x,), (out,), (), GRAD0, ()))
+
+
+def taken(t: Tape, x: int, dims: Dims) -> int:
+    """Parts picked by a list of their numbers, which becomes a tensor: a copy; the numbers are saved, and backward adds
+    the gradient into zeros of the whole."""
+    at = t.fresh((Axis(Dim.ONE, 1),), INT64, False, "picked")
+    out = t.fresh(dims, t.dtype[x], t.grad[x], "parts")
+    t.run(Prim("lift_fresh", (), (at,), (), (), ()))
+    return t.run(Prim("index", (x, at), (out,), (at,) if t.grad[x] else (), GRAD0, ()))
 
 
 def chunk(t: Tape, x: int, parts: Sequence[Dims]) -> list[int]:

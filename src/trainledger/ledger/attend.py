@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from trainledger.base.dims import Dim
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.ledger import attention, masks, ring, rules_parallel, rules_torchtitan, sinks, ulysses
+from trainledger.ledger import attention, masks, ring, rules_parallel, rules_torchtitan, sinks, ulysses, written
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import Site
 from trainledger.model.operations_parallel import Gathered
-from trainledger.model.program import Attention, SinkAttention
+from trainledger.model.program import Attention, SinkAttention, WrittenAttention
 
 
 def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
@@ -35,6 +35,19 @@ def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
         ranks = 1  # which has them all now
     out = ring.around(f.tape, _fused(f, spec, (q, k, v), mask), first, ranks)
     return rules_torchtitan.sunk(f.tape, out, f.need(spec.sinks)) if isinstance(spec, SinkAttention) else out
+
+
+def results_of(f: Frame, spec: Attention, qkv: tuple[int, int, int]) -> list[int]:
+    """The result, and of attention that its class writes out itself what the code names until its module returns."""
+    if not isinstance(spec, WrittenAttention):
+        return [attention_of(f, spec, *qkv)]
+    mask = masks.of_layer(f, spec)
+    if f.choice(spec).kernel is not Kernel.EAGER:
+        return [_fused(f, spec, qkv, mask)] * len(written.NAMED)
+    found, weights = written.eager(f, spec, qkv, mask)
+    f.names["attention weights"] = weights
+    f.tape.returned = [weights]
+    return found
 
 
 def _fused(f: Frame, spec: Attention, qkv: tuple[int, int, int], mask: int | None) -> int:

@@ -16,7 +16,8 @@ CHUNKED = "mask_chunked"
 PARTIAL = ("mask_sliding", CHUNKED)
 POSITIONS = "position_ids"
 TABLES = frozenset({"cos", "sin"})
-EVERYWHERE = TABLES | {POSITIONS}  # which a model hands to every layer, whether or not it reads them
+ALIBI = "alibi"  # biases of each head by distance
+EVERYWHERE = TABLES | {POSITIONS, ALIBI}  # which a model hands to every layer, whether or not it reads them
 TYPES = "token_type_ids"
 
 
@@ -124,7 +125,7 @@ def causal_mask(frame: Frame, dtype: DType, name: str, boolean: bool, before: in
         allowed = _square(frame, each, (allowed, _square(frame, each, (), "in the same row")), "allowed")
     else:
         allowed = aten.view(tape, allowed, each)
-    frame.names[name] = allowed if boolean else _written(frame, allowed, dtype)
+    frame.names[name] = allowed if boolean else written_out(frame, allowed, dtype)
 
 
 def padding_mask(frame: Frame, dtype: DType, name: str, boolean: bool, shared: bool) -> None:
@@ -139,10 +140,10 @@ def padding_mask(frame: Frame, dtype: DType, name: str, boolean: bool, shared: b
     every: Dims = (Axis(Dim.BATCH, setting.batch), single, rows[2], Axis(Dim.KEY_SEQUENCE, setting.sequence))
     frame.tape.scope = "attention mask"
     allowed = _square(frame, every, (_square(frame, rows, (), name),), "allowed")
-    frame.names[name] = allowed if boolean else _written(frame, allowed, dtype)
+    frame.names[name] = allowed if boolean else written_out(frame, allowed, dtype)
 
 
-def _written(frame: Frame, mask: int, dtype: DType) -> int:
+def written_out(frame: Frame, mask: int, dtype: DType) -> int:
     """A mask of bools written out as what is added to scores."""
     tape = frame.tape
     out = tape.fresh(tape.dims[mask], dtype, False, "additive")

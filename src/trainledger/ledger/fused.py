@@ -45,6 +45,7 @@ def widened(t: Tape, x: int, heads: int) -> int:
 
 def fused(t: Tape, qkv: tuple[int, int, int], spec: Attention, mask: int | None, site: Site) -> int:
     """The kernel's result, [batch, sequence, heads, head dim], token by token."""
+    mask = mask if mask is None or t.dtype[mask] == BOOL else lowered(t, mask)  # the last argument is cast first
     narrow = t.dims[qkv[2]][-1].size
     cropped = site.kernel is Kernel.PACKAGE and narrow != t.dims[qkv[0]][-1].size
     if cropped:
@@ -85,9 +86,8 @@ def additive(t: Tape, mask: int, dtype: DType) -> int:
 
 
 def _bias(t: Tape, mask: int, dtype: DType, site: Site) -> int:
-    """A mask as the addend that the kernel takes: a bool one is written out in the queries' dtype at every call, and
-    autocast casts another."""
-    bias = additive(t, mask, dtype) if t.dtype[mask] == BOOL else lowered(t, mask)
+    """A mask as the addend that the kernel takes: a bool one is written out in the queries' dtype at every call."""
+    bias = additive(t, mask, dtype) if t.dtype[mask] == BOOL else mask
     dims = t.dims[mask]
     if site.kernel is not Kernel.EFFICIENT:
         return bias

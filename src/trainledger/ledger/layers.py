@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.peft import DENSE
 from trainledger.facts.scope import OWN_MODELS
 from trainledger.ledger import adapters, aten, deltas, float8, nn, prompts, quantised, rules_litgpt
+from trainledger.ledger.tape import Tape
 from trainledger.model import program as p
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ def linear(f: Frame, spec: p.Linear, x: int, tail: Dims) -> int:
     """The layer's result, of dims `tail` for each token."""
     tokens = f.tape.dims[x][: len(f.dims(()))]
     dims = (*tokens, *tail)
-    kind = nn.conv1d if spec.conv1d else nn.flat_linear if spec.flat else nn.linear
+    kind = _kind(spec)
 
     def base(value: int) -> int:
         if spec.low is not None:
@@ -47,6 +49,12 @@ def _biased(f: Frame, out: int, bias: p.Weight) -> int:
     result = aten.add(f.tape, out, f.need(bias), "with bias")
     f.tape.end([out])
     return result
+
+
+def _kind(spec: p.Linear) -> Callable[[Tape, int, Dims, int, int | None], int]:
+    if spec.apart:
+        return nn.apart_linear
+    return nn.conv1d if spec.conv1d else nn.flat_linear if spec.flat else nn.linear
 
 
 def _delta(f: Frame, spec: p.Linear, delta: p.Delta, x: int, tail: Dims) -> deltas.Call:

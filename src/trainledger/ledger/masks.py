@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.facts.masks import CONTIGUOUS_CALL, WRITTEN_MASK
+from trainledger.facts.masks import ALWAYS_MASKED, CONTIGUOUS_CALL, WRITTEN_MASK
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Prim
-from trainledger.model.program import Attention
+from trainledger.model.program import Attention, Model
 
 WHOLE = "mask"  # of every layer without a window
 
@@ -25,6 +25,12 @@ def adds(frame: Frame) -> bool:
 def returns(frame: Frame) -> bool:
     """Whether eager attention hands its weights to the layer."""
     return WRITTEN_MASK.returns(frame.software.family, frame.setting.transformers)
+
+
+def always(frame: Frame, model: Model) -> bool:
+    """Whether the model's forward makes a mask that PyTorch's own call is handed, whatever the batch is."""
+    made = ALWAYS_MASKED.holds(model.family, frame.setting.transformers)
+    return made or (model.handed.alibi is not None and model.handed.alibi.masks)
 
 
 def mask_of(frame: Frame, spec: Attention) -> str:

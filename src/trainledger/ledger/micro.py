@@ -17,6 +17,7 @@ from trainledger.ledger.blocks import Walked, Walker
 from trainledger.ledger.closing import Ending, closing_of, edge, held_gradient
 from trainledger.ledger.edges import POSITIONS, TABLES
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.halves import Half
 from trainledger.ledger.inductor import compile_frame
 from trainledger.ledger.kinds import Kind, kind_of, lends
 from trainledger.ledger.leaves import Leaves
@@ -26,6 +27,7 @@ from trainledger.ledger.outputs import cached as gathered
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.prefix import given_to, kept, with_prefix
 from trainledger.ledger.regions import regions_of
+from trainledger.ledger.returning import Returning, let_go
 from trainledger.ledger.rules import lower
 from trainledger.ledger.selective import Selective, recompute_of
 from trainledger.ledger.storing import Storing, handed_on
@@ -46,7 +48,7 @@ def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
     made = {out for op in model.prologue for out in op.outs} - {name for op in block.ops for name in op.ins}
     if not model.handed.positions:
         made.add(POSITIONS)
-    if not any(isinstance(op.spec, Rope | Pairs) for one in model.blocks for op in one.ops):
+    if not (model.handed.alibi or any(isinstance(op.spec, Rope | Pairs) for one in model.blocks for op in one.ops)):
         made |= TABLES
     sets = model.rotary.sets if model.rotary else ()
     if len(sets) > 1:
@@ -114,6 +116,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
     stores = bool(tape.stored) and not cached
     walker = job.walker(piece, leaves.first, job.model.blocks[kind.block].weights)
     walker = Storing(job.book, piece, leaves.first) if stores else walker
+    returns = bool(tape.returned) and job.half is Half.BOTH and not job.run.software.fetches
+    walker = Returning(job.book, piece, leaves.first) if returns else walker
     named = (kind.first and _named(job)) or hands_hidden(job.run)
     keep = frozenset({source}) if named else frozenset()
     if frame.software.framework == TORCHTITAN and kind.recompute in (OP, "full"):
@@ -126,7 +130,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
         return Layer(walked, tape.dtype[target], (), loose, tuple(walker.passed[value] for value in piece.passed))
     returned = frame.keys if tape.grad[target] and keeps_cache(job.run, job.model.family) else ()
     cache = tuple(_returned(job, piece, value) for value in returned)
-    walker = (Storing if stores else Walker)(job.book, piece, leaves.first)  # which knows their lines now
+    kind_of_walker = Storing if stores else Returning if returns else Walker
+    walker = kind_of_walker(job.book, piece, leaves.first)  # which knows their lines now
     if job.run.software.fetches:
         return Layer(walker.fetched(keep), tape.dtype[target])
     walked = walker.recomputed(kind.recompute == "reentrant", keep, returned, int(kind.lent))
@@ -198,11 +203,19 @@ def _hidden_outputs(job: Job, opening: Opening, layers: list[Layer]) -> list[tup
     return found
 
 
+def _together(made: list[Layer]) -> tuple[list[Walked], dict[str, int], list[int]]:
+    """The layers with what outlives each of them; by name, lines of what dies with the first; and of what dies when the
+    model's forward returns."""
+    layers, stored, inside = handed_on([one.walked for one in made])
+    layers, returned = let_go(layers)
+    return layers, stored, [*inside, *returned]
+
+
 def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     """The pieces of one micro-batch, and the lines of what the caller's names keep of it."""
     opening = opening_of(job, leaves)
     made = _layers(job, opening, leaves)
-    layers, stored, inside = handed_on([one.walked for one in made])
+    layers, stored, inside = _together(made)
     saved = frozenset().union(*(walked.outside for walked in layers))
     ending = [*(line for name, line in opening.free.items() if name not in saved), *inside]
     wrapped: tuple[int, ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.kernels import EMBEDDING_BACKWARD
-from trainledger.ledger.aten import column_scratch, temporary, to
+from trainledger.ledger.aten import add, column_scratch, temporary, to
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
 
@@ -55,6 +55,14 @@ def flat_linear(t: Tape, x: int, dims: Dims, weight: int, bias: int | None = Non
     return _product(t, (lowered(t, x), w), dims, low_bias, Code.GRAD)
 
 
+def apart_linear(t: Tape, x: int, dims: Dims, weight: int, bias: int | None = None) -> int:
+    """x @ W.T + b: autocast casts the weight's transposed view, which it does not keep; the bias is added after."""
+    low = t.autocast
+    w = weight if low is None or FP32 not in (low, t.dtype[weight]) else to(t, weight, low)
+    made = _product(t, (lowered(t, x), w), dims, None)
+    return made if bias is None else add(t, made, bias)
+
+
 def conv1d(t: Tape, x: int, dims: Dims, weight: int, bias: int | None = None) -> int:
     """GPT-2's Conv1D, addmm(b, x, W): as a linear layer, but W, the last argument, is cast first, then x, then b."""
     w = lowered(t, weight)
@@ -87,6 +95,7 @@ def _bias_scratch(t: Tape, bias: int, out: int) -> tuple[Step, ...]:
 
 def layer_norm(t: Tape, x: int, weight: int | None, bias: int | None) -> int:
     """torch.nn.LayerNorm: saves its input and fp32 mean and inverse deviation of each row."""
+    bias, weight = (value if value is None else raised(t, value) for value in (bias, weight))
     x = raised(t, x)
     rows = (*t.dims[x][:-1], Axis(Dim.ONE, 1))
     ins = tuple(value for value in (x, weight, bias) if value is not None)
@@ -94,7 +103,7 @@ def layer_norm(t: Tape, x: int, weight: int | None, bias: int | None) -> int:
     out = t.fresh(t.dims[x], t.dtype[x], grad, "output")
     mean = t.fresh(rows, FP32, False, "mean")
     rstd = t.fresh(rows, FP32, False, "inverse deviation")
-    saves = (x, mean, rstd) if grad else ()
+    saves = (x, mean, rstd, *ins[1:]) if grad else ()
     steps = tuple(Step(Code.GRAD, at) for at in range(len(ins)))
     return t.run(Prim("native_layer_norm", ins, (out, mean, rstd), saves, steps, ()))
 

@@ -10,13 +10,14 @@ from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import scales_inside
 from trainledger.facts.torch_releases import SOFTMAX, SOFTMAX_INPUTS
+from trainledger.ledger import alibi
 from trainledger.ledger.blocks import LeafMaker, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
 from trainledger.ledger.edges import causal_mask, padding_mask, position_ids, rotary_tables
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.halves import Half, HalfWalker
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.masks import adds, mask_of, writes
+from trainledger.ledger.masks import adds, always, mask_of, writes
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.rules import asked, lower
 from trainledger.ledger.rules_liger import for_family
@@ -98,7 +99,12 @@ def opening_of(job: Job, leaves: Leaves) -> Opening:
     ops = tuple(op for op in model.prologue if not isinstance(op.spec, Prefix))  # a piece of its own
     lower(frame, asked(ops, scaled) if job.run.asks_inputs(model) else ops)
     hidden = names["h"]
-    _masks(frame, model, tape.dtype[hidden])
+    biases = model.handed.alibi
+    if biases is not None:
+        alibi.bind(frame, biases, tape.dtype[hidden])
+    _masks(frame, model, tape.dtype[names.get("inputs_embeds", hidden)])
+    if biases is not None:
+        alibi.into_mask(frame, biases, tape.dtype[hidden])
     rotary_tables(frame, model, tape.dtype[hidden])
     owned = {name: value for name, value in names.items() if name not in (*IDS, "h") and value not in tape.leaves}
     shared = {name: value for name, value in owned.items() if tape.store[value] != EXTERNAL}
@@ -127,7 +133,7 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
     specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
     prefix = prefix_of(model)
     before = prefix.count if prefix else 0
-    every = not handed or before or setting.packed or setting.padded
+    every = not handed or before or setting.packed or setting.padded or always(frame, model)
     needed = {mask_of(frame, spec) for spec in specs if every or 0 < spec.window <= setting.sequence}
     boolean = handed and not writes(frame)
     for name in sorted(needed | set(() if handed and not setting.padded else model.handed.masks)):

@@ -118,13 +118,13 @@ def _apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
         case p.Rope():
             return _rope(f, op.spec, ins)
         case p.Attention():
-            return [attend.attention_of(f, op.spec, ins[0], ins[1], ins[2])]
+            return attend.results_of(f, op.spec, (ins[0], ins[1], ins[2]))
         case p.Act(kind):
             return [activation(t, kind, ins[0])]
         case p.Multiply(act):
             return [rules_liger.gated(t, ins[0], ins[1]) if act else aten.mul(t, ins[0], ins[1])]
-        case p.Add():
-            return [aten.add(t, ins[0], ins[1])]
+        case p.Add(inplace):
+            return [aten.add_into(t, ins[0], ins[1]) if inplace else aten.add(t, ins[0], ins[1])]
         case p.Scale(tensor, inplace):
             return [_times_tensor(f, ins[0], inplace) if tensor else aten.scale(t, ins[0])]
         case p.Dropout(chance):
@@ -236,6 +236,8 @@ def _shaped(f: Frame, op: Op, x: int) -> list[int]:
             return aten.chunk(t, x, [f.dims(part) for part in parts])
         case p.Split(parts, False):
             return [aten.part(t, x, f.dims(part)) for part in parts]
+        case p.Taken(part):
+            return [aten.taken(t, x, f.dims(part))]
         case p.First():
             return [aten.part(t, x, (dims[0], Axis(Dim.ONE, 1), *op.dims))]
         case p.Copy():

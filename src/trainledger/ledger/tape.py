@@ -115,6 +115,7 @@ class Tape:
         "piped",
         "planned",
         "prims",
+        "returned",
         "scope",
         "split",
         "storages",
@@ -148,6 +149,7 @@ class Tape:
         self.split: list[tuple[int, int]] = []  # spans of primitives whose weights' gradients come after all others
         self.stored: list[int] = []  # named by a dictionary that all layers are handed, from `stored_at` primitives on
         self.stored_at = 0
+        self.returned: list[int] = []  # a layer's attention weights that it returns beside its result
         self.wrapped: set[int] = set()  # tensors of a subclass, to whose gradients nothing is added in place
 
     def outside(self, dims: Dims, dtype: DType, grad: bool, weight: Weight | None = None) -> int:

@@ -12,6 +12,7 @@ from trainledger.facts.kernels_attention import (
     HEADS,
     OLD_EFFICIENT,
     ORDERS,
+    OWN_CALL,
     TAKES,
     WORDS,
     Kernel,
@@ -63,6 +64,8 @@ def choose(asked: Asked) -> Choice:
     if len(row.kernels) == 1 and row.kernels[0] is not Kernel.MATH:
         repeats = asked.grouped and (row.kernels[0] is Kernel.EAGER or _flash_repeats(asked))
         return Choice(row.kernels[0], repeats, repeats)
+    if asked.grouped and asked.family in OWN_CALL.families:
+        return Choice(Kernel.MATH, False, False)
     repeats = asked.grouped and not _handed_grouped(asked)
     grouped = asked.grouped and not repeats
     tries = row.kernels or _order(asked)

@@ -16,7 +16,7 @@ from trainledger.facts.dtypes import DType
 from trainledger.facts.phases import PAGES
 from trainledger.model.operations_linear import CausalConv, DeltaRule
 from trainledger.model.operations_megatron import Latents, Queries
-from trainledger.model.program import Attention, Block, Linear, Model
+from trainledger.model.program import Attention, Block, Linear, Model, WrittenAttention
 
 LATENT = "kv_a_proj_with_mqa"  # the projection whose result a layer with latents caches
 BOTH = len(("keys", "values"))
@@ -116,4 +116,6 @@ def _attention(model: Model, block: Block) -> tuple[int, int, int, int]:
     latent = next((op.spec for op in block.ops if op.name.endswith(LATENT) and isinstance(op.spec, Linear)), None)
     if latent is not None:
         return 0, latent.weight.dims[0].size, spec.window, spec.heads
+    if isinstance(spec, WrittenAttention) and spec.groups:
+        return spec.groups, BOTH * spec.head, spec.window, spec.heads
     return spec.kv_heads, spec.head + (spec.value or spec.head), spec.window, spec.heads

@@ -35,6 +35,7 @@ class ActKind(StrEnum):
     GELU = "gelu"
     GELU_TANH = "gelu-tanh"  # one fused kernel
     GELU_NEW = "gelu-new"  # the tanh formula written out in Python
+    GELU_BLOOM = "gelu-bloom"  # the same formula in an autograd function of its own, which saves its input alone
     GELU_FAST = "gelu-fast"  # the same formula factored otherwise, written out in Python
     RELU = "relu"
     RELU_SQUARED = "relu-squared"  # two kernels
@@ -116,7 +117,8 @@ class Low:
 @dataclass(frozen=True, slots=True)
 class Linear:
     """y = x W^T + b. `conv1d`: GPT-2's layout, an addmm over flattened tokens. `flat`: tokens are rows of a matrix
-    already, so that the input's gradient is a product and no view of one. `low`: its factors are cast to 8 bits."""
+    already, so that the input's gradient is a product and no view of one. `low`: its factors are cast to 8 bits.
+    `apart`: written with operators, the bias added by one of its own (Falcon)."""
 
     weight: Weight
     bias: Weight | None = None
@@ -124,6 +126,7 @@ class Linear:
     flat: bool = False
     adapter: LowRank | FusedLowRank | Delta | Tokens | None = None
     low: Low | None = None
+    apart: bool = False
 
 
 def sides(spec: Linear | Embed) -> tuple[Axis, Axis]:

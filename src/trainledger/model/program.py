@@ -47,6 +47,7 @@ from trainledger.model.operations_megatron_moe import MoeSpec
 from trainledger.model.operations_parallel import Collective
 from trainledger.model.operations_scaled import ScaledBest, Stored, Weighted
 from trainledger.model.operations_sinks import BestRouter, ClampedExperts, SinkAttention
+from trainledger.model.operations_written import Alibi, Taken, Written, WrittenAttention
 from trainledger.model.weights import Buffer, Delta, Fold, FusedLowRank, LowRank, Packing, Role, Tokens, Weight
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "Act",
     "ActKind",
     "Add",
+    "Alibi",
     "Attention",
     "BestRouter",
     "Block",
@@ -101,6 +103,7 @@ __all__ = [
     "Split",
     "Stored",
     "SummedExperts",
+    "Taken",
     "Tempered",
     "Tiled",
     "Tokens",
@@ -108,6 +111,8 @@ __all__ = [
     "View",
     "Weight",
     "Weighted",
+    "Written",
+    "WrittenAttention",
     "sides",
 ]
 
@@ -120,6 +125,7 @@ Spec: TypeAlias = (
     | Linear
     | View
     | Split
+    | Taken
     | First
     | Copy
     | Repeat
@@ -239,12 +245,13 @@ class Handed:
     """How a layer is called: names passed by position (all others are by keyword), whether the numbers of positions are
     passed, too, whether the model's forward makes them at all, and the masks that it makes for attention written out in
     Python whether or not a layer reads them. A reentrant checkpoint saves what comes by position,
-    and its node keeps what comes by keyword."""
+    and its node keeps what comes by keyword. `alibi`: biases by distance that the forward makes."""
 
     by_position: tuple[str, ...] = ()
     positions: bool = True
     numbered: bool = True
     masks: tuple[str, ...] = ()
+    alibi: Alibi | None = None
 
 
 @dataclass(frozen=True, slots=True)

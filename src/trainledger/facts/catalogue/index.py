@@ -52,6 +52,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "falcon": (
         "falcon-rw-1b", "falcon-7b", "falcon-40b", "falcon-180b",
     ),
+    "alibi": (
+        "bloom-560m", "bloom-1b1", "bloom-1b7", "bloom-3b", "bloom-7b1", "bloom", "mpt-7b", "mpt-30b",
+    ),
     "olmo": (
         "olmo-2-1b", "olmo-2-7b", "olmo-2-13b", "olmo-2-32b", "olmoe-1b-7b",
     ),

@@ -88,6 +88,8 @@ def sdpa(site: AttentionSite) -> Callable[..., Any]:
         dropout, causal, scale = dropout or 0.0, bool(causal), given.get("scale")
         grouped = bool(given.get("enable_gqa")) and query.shape[-3] != key.shape[-3]
         kernel = site.kernel_of(query, value.shape[-1], mask, dropout, grouped)
+        if not grouped and query.shape[-3] != key.shape[-3] and not site.package:
+            kernel = Kernel.MATH  # no other stretches heads
         site.calls[kernel.value] += 1
         mask = additive(mask, query.dtype)
         if mask is not None and kernel is Kernel.EFFICIENT:
