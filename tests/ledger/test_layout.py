@@ -17,6 +17,7 @@ FIRST, LATER = False, True
         (Schedule(1, False, False), LATER, [(True, True)]),
         (Schedule(2, False, False), FIRST, [(True, True), (False, True)]),
         (Schedule(2, True, False), FIRST, [(True, False), (True, True)]),
+        (Schedule(3, False, False), FIRST, [(True, True), (False, True), (False, True)]),
         (Schedule(8, True, False), FIRST, [(True, False), (True, False), (True, True)]),
         (Schedule(1, True, False), FIRST, [(True, True)]),
         (Schedule(1, False, True), LATER, [(False, True)]),

@@ -81,6 +81,21 @@ def test_buckets_beside_gradients_or_in_their_place() -> None:
         assert at(found, "step 2: optimizer", Account.GRADIENTS) == gradients
 
 
+@pytest.mark.parametrize(("waits", "moment"), [(False, "step 1: forward"), (True, "step 2: forward")])
+def test_buckets_are_made_anew_in_the_first_forward_after_a_reduction(waits: bool, moment: str) -> None:
+    batch = {"micro_batch": 1, "sequence": 512, "accumulation": 3}
+    parallel = {"strategy": "ddp", "dp": 2, "options": {"no_sync": waits}}
+    ledger = made(parallel=parallel, batch=batch).ledger
+    buckets = {number for number, line in enumerate(ledger.lines) if line.name.startswith("bucket of")}
+    gone = [one.moment for one in ledger.segments for event in one.events if -event - 1 in buckets]
+    assert set(gone) == {moment}
+
+
+def test_a_loop_keeps_the_last_that_it_made_for_a_parameter() -> None:
+    ledger = made(optimizer={"name": "adamw", "implementation": "loop"}).ledger
+    assert all(line.queued for line in ledger.lines if line.name.startswith("temporary of"))
+
+
 def test_frozen_weights_have_no_gradient_and_no_state_and_save_less() -> None:
     all_of_it, some = made(), made(trainable=["lm_head"])
     states = states_of(some.ledger)

@@ -61,15 +61,16 @@ class Schedule:
     keeps: bool
 
     def flags(self, later: bool) -> list[tuple[bool, bool]]:
-        """Of every different micro-batch of a step in turn: whether no gradient is there before, whether it reduces.
+        """Of every different micro-batch of a step in turn, and one more of those between the first and the last, which
+        may not fit what those before it left cached: whether no gradient is there before, whether it reduces.
 
         `later`: of a step after the first.
         """
         fresh = not (later and self.keeps)
         first = (fresh, not self.last_only or self.count == 1)
-        between = [(fresh, False)] if self.last_only and self.count > len((first, first)) else []
-        last = [(fresh if self.last_only else False, True)] if self.count > 1 else []
-        return [first, *between, *last]
+        middle = (fresh, False) if self.last_only else (False, True)
+        between = [middle] if self.count > len((first, first)) else []
+        return [first, *between, *([(middle[0], True)] if self.count > 1 else [])]
 
 
 class Stored(NamedTuple):

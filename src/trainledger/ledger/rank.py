@@ -37,7 +37,7 @@ from trainledger.ledger.reference import Reference, reference_of
 from trainledger.ledger.rules_liger import untrained
 from trainledger.ledger.run import Run, run_of
 from trainledger.ledger.step import Extras, Updates, compose
-from trainledger.ledger.strategy import layout_of, pipelined
+from trainledger.ledger.strategy import layout_of, pipelined, waits
 from trainledger.ledger.teacher import teacher_of
 from trainledger.ledger.tensor_parallel import spread
 from trainledger.ledger.updates import managed_bytes
@@ -251,6 +251,7 @@ def extras_of(plan: Plan, architecture: str) -> Extras:
         buckets=ddp,
         bucket_views=ddp and bool(parallel.options.get("gradient_as_bucket_view")),
         bucket_cap=int(parallel.options.get("bucket_cap_mb") or 0) * MIB,
+        last_only=ddp and waits(plan),
         unused=ddp and bool(parallel.options.get("find_unused_parameters")),
         scaler=precision.grad_scaler,
         in_backward=plan.optimizer.in_backward,

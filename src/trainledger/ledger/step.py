@@ -65,8 +65,8 @@ class Extras:
 
     Workspace bytes of one thread's matrix products; dtype of master weights and of a second gradient buffer (None:
     there is none); whether gradients are reduced in buckets, as views of them, of `bucket_cap` bytes (0: the default),
-    and looking for `unused` parameters, which keeps the first buckets; whether the loss is scaled; whether the
-    optimizer steps as each gradient appears, or each leaves for the host.
+    in a step's last micro-batch only, and looking for `unused` parameters, which keeps the first buckets; whether the
+    loss is scaled; whether the optimizer steps as each gradient appears, or each leaves for the host.
     """
 
     workspace: int
@@ -75,6 +75,7 @@ class Extras:
     buckets: bool = False
     bucket_views: bool = False
     bucket_cap: int = 0
+    last_only: bool = False
     unused: bool = False
     scaler: bool = False
     in_backward: bool = False
@@ -90,27 +91,15 @@ class _Steps:
     """Lines and segments of the run as they are put together."""
 
     __slots__ = (
-        "before",
-        "buckets",
-        "extras",
-        "gradients",
-        "job",
-        "layout",
-        "parameters",
-        "rebuilt",
-        "segments",
-        "states",
-        "temporaries",
-        "updates",
-        "warm",
-        "work",
+        "before", "buckets", "extras", "gradients", "job", "layout", "parameters", "rebuilt", "reduced", "segments",
+        "states", "temporaries", "updates", "warm", "work",
     )  # fmt: skip
 
     def __init__(self, job: Job, layout: Layout, updates: Updates, extras: Extras) -> None:
         self.job, self.layout, self.updates, self.extras = job, layout, updates, extras
         self.segments: list[Segment] = []
         self.before: Micro | None = None
-        self.rebuilt = self.warm = False
+        self.rebuilt = self.reduced = self.warm = False
         self.states: Runs = []
         self.temporaries: Runs = []
         self.parameters = layout.parameters
@@ -176,7 +165,8 @@ class _Steps:
         return [one for dtype, row in sizes.items() for one in bucket_lines(self.job.book, row, dtype, cap)]
 
     def _rebuild(self, moment: str, kind: Micro) -> None:
-        """Before the second forward the one bucket gives way to those in the order in which gradients came."""
+        """Before the first forward after a reduction the one bucket gives way to those in the order in which gradients
+        came."""
         if self.extras.buckets and not self.extras.unused:
             weights = [one.weight for one in kind.arrived]
             old, self.buckets = self.buckets, self._buckets(weights, self.extras.bucket_cap)
@@ -188,12 +178,12 @@ class _Steps:
     def step(self, number: int, kinds: tuple[Micro, ...]) -> None:
         """One optimizer step: micro-batches of these kinds in turn, then clip and update."""
         name = STEPS[number]
-        for kind in kinds:
-            first = self.before is None
-            if not first and not self.rebuilt:
+        for left, kind in zip(reversed(range(len(kinds))), kinds, strict=True):
+            if self.reduced and not self.rebuilt:
                 self.rebuilt = True
                 self._rebuild(f"{name}: forward", kind)
-            self._micro(name, kind, first)
+            self._micro(name, kind, self.before is None)
+            self.reduced = self.reduced or not (left and self.extras.last_only)
         own = self.layout.own
         if own is not None:
             for moment, runs in own.step(number == 0):
