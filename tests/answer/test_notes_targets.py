@@ -37,3 +37,15 @@ def test_a_name_that_fits_nothing_is_told_with_the_nearest() -> None:
 )
 def test_names_that_fit_are_not(keys: dict[str, Any], targets: Any, versions: dict[str, str]) -> None:
     assert told(keys, targets, versions) == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [("lm_haed", "Did you mean lm_head?"), ("layers.7", "fits no module"), ("norm", ""), ("layers.1", ""), ("mlp", "")],
+)
+def test_names_trained_whole_that_fit_nothing_are_told(extra: str, said: str) -> None:
+    adapter = {"kind": "lora", "r": 8, "targets": ["q_proj"], "train_extra": [extra]}
+    found = estimate(plan_of(LLAMA, adapter=adapter, stack={"versions": NEW})).notes.warnings
+    notes = [one for one in found if one.startswith("adapter.train_extra") and "fits no" in one]
+    assert len(notes) == bool(said)
+    assert all(said in one for one in notes)

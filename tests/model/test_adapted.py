@@ -36,6 +36,10 @@ def model(adapter: dict[str, Any], **keys: Any) -> Model:
         ({"targets": ["o_proj"], "kind": "dora"}, LAYERS * (8 * SQUARE + HIDDEN)),
         ({"targets": ["embed_tokens", "lm_head"]}, 2 * 8 * (VOCAB + HIDDEN)),
         ({"targets": ["o_proj"], "train_extra": ["lm_head"]}, 8 * LAYERS * SQUARE + VOCAB * HIDDEN),
+        # the end of a module's path is meant, be it a part of its name
+        ({"targets": ["o_proj"], "train_extra": ["norm"]}, 8 * LAYERS * SQUARE + (2 * LAYERS + 1) * HIDDEN),
+        ({"targets": ["o_proj"], "train_extra": ["model.norm"]}, 8 * LAYERS * SQUARE + HIDDEN),
+        ({"targets": ["o_proj"], "train_extra": ["attention_layernorm"]}, 8 * LAYERS * SQUARE + LAYERS * HIDDEN),
         ({"targets": ["o_proj"], "options": {"use_rslora": True}}, 8 * LAYERS * SQUARE),
     ],
 )

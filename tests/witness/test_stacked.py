@@ -36,16 +36,13 @@ CASES: list[tuple[str, Any, str, str, str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("family", "targets", "dtype", "precision", "recompute", "strategy", "options"), CASES)
-def test_formula_and_trace_agree(
-    family: str, targets: Any, dtype: str, precision: str, recompute: str, strategy: str, options: dict[str, Any]
-) -> None:
+def compared(family: str, adapter: dict[str, Any], precision: str, recompute: str, strategy: str = "none") -> None:
+    """Hold every phase of a run by formula against its trace."""
     world = 1 if strategy == "none" else 8
     plan = plan_of(
         FAMILIES[family],
-        adapter={"kind": "lora", "r": 8, "targets": targets, "dtype": dtype, "options": options},
-        precision={**PRECISIONS[precision], "gradients": dtype},
+        adapter={"kind": "lora", "r": 8, **adapter},
+        precision={**PRECISIONS[precision], "gradients": adapter["dtype"]},
         batch={"micro_batch": 2, "sequence": 256, "accumulation": 1},
         parallel={"strategy": strategy, "world": world, "dp": world},
         stack={
@@ -58,3 +55,24 @@ def test_formula_and_trace_agree(
     ours = phases(estimate(plan).ledger.moments)
     real = phases(trace_of(run_plan(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator)).moments)
     assert {name: ours[name] / size - 1 for name, size in real.items() if abs(ours[name] / size - 1) > CLOSE} == {}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("family", "targets", "dtype", "precision", "recompute", "strategy", "options"), CASES)
+def test_formula_and_trace_agree(
+    family: str, targets: Any, dtype: str, precision: str, recompute: str, strategy: str, options: dict[str, Any]
+) -> None:
+    adapter = {"targets": targets, "dtype": dtype, "options": options}
+    compared(family, adapter, precision, recompute, strategy)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("family", "extra", "recompute"),
+    [("qwen3_moe", "gate", "none"), ("qwen3_moe", "experts", "none"), ("qwen3_moe", "mlp", "full"),
+     ("mixtral", "norm", "none")],
+)  # fmt: skip
+def test_modules_of_every_kind_that_are_trained_whole_agree(family: str, extra: str, recompute: str) -> None:
+    """A router, stacked experts, all around them; and a name that is the end of many."""
+    adapter = {"targets": ["q_proj"], "dtype": "bf16", "train_extra": [extra]}
+    compared(family, adapter, "bf16", recompute)

@@ -45,7 +45,7 @@ from trainledger.plan.schema import Plan
 REFERENCE = "sm80"  # of the run's keys none that is asked for here depends on the architecture
 CODED = frozenset(row.name for row in BNB_ROWS if row.blocks is not None)  # optimizers with states in 8 bits
 COMPILED = (TORCHTITAN, "torchtune")  # frameworks whose compiled layers and losses have rules
-WHOLE = ".modules_to_save.default.weight"
+WHOLE = ".modules_to_save.default."
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +237,8 @@ def _embeds(plan: Plan, model: Model) -> bool:
 
 def _copies(model: Model) -> Iterator[str]:
     """Modules that an adapter trains whole stay twice."""
-    names = {weight.name for _, weight in storages(model) if weight.tuned and weight.name.endswith(WHOLE)}
-    for name in sorted(names):
-        module = name.removesuffix(WHOLE)
+    names = {weight.name for _, weight in storages(model) if weight.tuned and WHOLE in weight.name}
+    for module in sorted({name.partition(WHOLE)[0] for name in names}):
         yield f"adapter.train_extra: {module} stays, frozen, beside the copy that is trained"
 
 

@@ -1,4 +1,4 @@
-"""Notes on an adapter's targets: names that fit no module, about which PEFT says nothing where others fit."""
+"""Notes on an adapter's targets and on what it trains whole: names that fit no module, of which PEFT says nothing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from trainledger.model.looped import ROUTER
 from trainledger.model.program import Looped, Model, Op
 from trainledger.model.stacked import conversion, meant, parameters
 from trainledger.plan.schema import Plan
+from trainledger.plan.training import Adapter
 
 
 def target_notes(plan: Plan, model: Model) -> Iterator[str]:
     """A line for each name of a list that no module of the estimated model has, if others fit."""
     given = plan.adapter
+    if given is not None:
+        yield from _extra_notes(given, model)
     if given is None or not isinstance(given.targets, list | tuple):
         return
     row = conversion(given, str(plan.keys().get("model_type")), plan.stack.versions)
@@ -29,6 +32,25 @@ def target_notes(plan: Plan, model: Model) -> Iterator[str]:
             f"adapter.targets: {name} fits no module of the model that is estimated, and PEFT says nothing of it where "
             f"another name fits{meaning}"
         )
+
+
+def _extra_notes(given: Adapter, model: Model) -> Iterator[str]:
+    """A line for each name of what is trained whole that no module's path ends with."""
+    paths = tuple(_paths(model)) if given.train_extra else ()
+    around = {path[:at] for path in paths for at in (*_ends(path), len(path))}
+    for name in given.train_extra:
+        if not any(path.endswith(name) for path in around):
+            near = nearest(name.rpartition(".")[2], {path.rpartition(".")[2] for path in around})
+            meaning = f". Did you mean {near}?" if near else ""
+            yield (
+                f"adapter.train_extra: {name} fits no module of the model that is estimated, and PEFT says nothing of "
+                f"it{meaning}"
+            )
+
+
+def _ends(path: str) -> Iterator[int]:
+    """Where the paths of the modules around this one end."""
+    return (at for at, mark in enumerate(path) if mark == ".")
 
 
 def _paths(model: Model) -> Iterator[str]:

@@ -51,6 +51,13 @@ ADAPTER_DTYPES = (
     ),
     DefaultRow(
         "adapter.dtype",
+        Follows("precision.weights"),
+        "copies of norms keep their dtype, which autocast_adapter_dtype leaves",
+        Source("PEFT ln-tuning, _cast_adapter_dtype", "peft/tuners/ln_tuning/model.py", "0.21.2"),
+        (("adapter.kind", ("ln-tuning",)),),
+    ),
+    DefaultRow(
+        "adapter.dtype",
         "fp32",
         "autocast_adapter_dtype casts 16-bit adapters to float32",
         PEFT,

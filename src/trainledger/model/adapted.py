@@ -16,7 +16,9 @@ from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.peft import LORA_KINDS
 from trainledger.facts.peft_experts import DEFAULT_SCALE
 from trainledger.facts.peft_methods import IMPORTANCE
+from trainledger.model.decoder import weights_of
 from trainledger.model.deltas import Layer, delta_of
+from trainledger.model.mapped import mapped
 from trainledger.model.program import (
     Block,
     Buffer,
@@ -66,7 +68,7 @@ class Method:
 
     def of(self, path: str, spec: object, output: bool = False) -> Chosen:
         """What is done to the module of this full path. `output`: it makes the logits."""
-        if any(f".{name}." in f".{path}." for name in self.extra):
+        if self._whole(path):
             return Chosen(whole=True)
         if self.kind == "ln-tuning":
             return Chosen(whole=isinstance(spec, Norm) and named(path, self.targets))
@@ -74,6 +76,15 @@ class Method:
         if not isinstance(spec, Linear | Embed) or not self._fits(path, spec, output):
             return Chosen(bias=every)
         return Chosen(True, self._rank(path), bias=every or self.options.get("bias") == "lora_only")
+
+    def _whole(self, path: str) -> bool:
+        """Whether the module, or one around it, is trained whole: PEFT asks for the end of a path, be it part of a
+        name (`norm` is every norm's).
+
+        Source: peft/utils/other.py, _set_trainable (0.21.2).
+        """
+        parts = path.split(".") if self.extra else []
+        return any(".".join(parts[: at + 1]).endswith(self.extra) for at in range(len(parts)))
 
     def _fits(self, path: str, spec: Linear | Embed, output: bool) -> bool:
         excluded = self.options.get("exclude_modules")
@@ -177,8 +188,8 @@ def _op(op: Op, method: Method, chosen: Chosen, folds: tuple[Scaled, ...] = ()) 
     if any(one.rank for one in folds):
         return folded(op, folds, method.dtype, bool(method.options.get("use_rslora")))
     spec = op.spec
-    if chosen.whole and isinstance(spec, Linear | Embed | Norm):
-        return replace(op, spec=replace(spec, **_copies(op.name, spec)))
+    if chosen.whole:
+        return mapped(op, lambda weight: _copied(op, weight))
     if chosen.bias and isinstance(spec, Linear | Norm) and spec.bias is not None:
         spec = replace(spec, bias=replace(spec.bias, tuned=True))
     if chosen.adapted and isinstance(spec, Linear | Embed):
@@ -191,15 +202,12 @@ def _module(weight: Weight) -> str:
     return weight.name.removesuffix(".weight")
 
 
-def _copies(name: str, spec: Linear | Embed | Norm) -> dict[str, Any]:
-    """A trained copy of each of a module's weights; the original stays, frozen."""
-    found: dict[str, Weight] = {}
-    for part in COPIED:
-        weight = getattr(spec, part, None)
-        if isinstance(weight, Weight):
-            copy = f"{name}.modules_to_save.default.{part}"
-            found[part] = replace(weight, name=copy, tied=False, tuned=True)
-    return found
+def _copied(op: Op, weight: Weight) -> Weight:
+    """The trained copy of a weight of a module that is trained whole; the original stays, frozen."""
+    module, _, own = weight.name.rpartition(".")
+    if isinstance(op.spec, Linear | Embed | Norm):  # a tied head's weight has another module's name
+        module = op.name
+    return replace(weight, name=f"{module}.modules_to_save.default.{own}", tied=False, tuned=True)
 
 
 def _written(name: str, spec: Linear | Embed, method: Method, rank: int) -> Linear | Embed:
@@ -249,9 +257,8 @@ def _weights(weights: tuple[Weight, ...], before: Iterable[Op], after: Iterable[
                 at = order.index(weight) + 1
                 order[at:at] = low.weights if low else ()
             continue
-        for part in COPIED:
-            was, now = getattr(old.spec, part, None), getattr(new.spec, part, None)
-            if was is None or now is None or was == now:
+        for was, now in _pairs(old, new):
+            if was == now:
                 continue
             if was in order and now == replace(was, tuned=True):  # the layer's own bias, trained where it stands
                 order[order.index(was)] = now
@@ -264,6 +271,11 @@ def _weights(weights: tuple[Weight, ...], before: Iterable[Op], after: Iterable[
                 order.insert(last, one)
                 last += 1
     return tuple(order)
+
+
+def _pairs(old: Op, new: Op) -> Iterable[tuple[Weight, Weight]]:
+    """Weights that an operation read, each with what it reads in its place."""
+    return zip(weights_of((old,)), weights_of((new,)), strict=False)
 
 
 def _behind(order: list[Weight], op: Op) -> int:

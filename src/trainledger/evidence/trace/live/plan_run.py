@@ -25,7 +25,9 @@ from trainledger.evidence.trace.live.session import (
     without_storage,
 )
 from trainledger.evidence.trace.record import Record
+from trainledger.facts.peft_methods import TRAINED_RANKS
 from trainledger.facts.towers import BESIDE
+from trainledger.facts.versions import at_least
 from trainledger.model.build import upcasts
 from trainledger.model.names import fits
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS
@@ -50,6 +52,7 @@ METHODS = {  # PEFT's configuration, and its names of rank and dropout where the
     "prefix-tuning": ("PrefixTuningConfig", "", ""),
     "trainable-tokens": ("TrainableTokensConfig", "", ""),
 }
+RANKS = ".ranknum."  # AdaLoRA's count of ranks
 ADAPTER, WHOLE = ".default", ".modules_to_save."  # in names of an adapter's weights, and of copies trained whole
 STEPS_OF_ADALORA = sum(STEPS)
 DROPPED = ("name", "model_type", "architectures", "torch_dtype", "dtype", "transformers_version", *BESIDE)
@@ -183,6 +186,8 @@ def _adapted(plan: Plan, model: Any) -> Any:
     with torch.device("meta"):
         made = peft.get_peft_model(model, config, autocast_adapter_dtype=False, low_cpu_mem_usage=True)
     for name, one in made.named_parameters():
+        if RANKS in name and at_least(plan.stack.versions.get("peft"), TRAINED_RANKS.since):  # as off the meta device
+            one.requires_grad_(True)
         if one.requires_grad and ADAPTER in name and WHOLE not in name:  # others keep their own, as in PEFT's cast
             one.data = one.data.to(TORCH[given.dtype])
     return made
