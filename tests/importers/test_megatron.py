@@ -178,6 +178,13 @@ def test_stages_of_a_layout(text: str, count: int) -> None:
     assert layout_stages(text) == count
 
 
+def test_a_layout_that_a_shell_would_read_loses_its_backslashes() -> None:
+    text = {"--pipeline-model-parallel-size": 4, "--pipeline-model-parallel-layout": r"Et\|\(tt\|\)*6L"}
+    found = piece({**text, "--num-layers": 13}).given
+    assert found["parallel.options.pipeline_model_parallel_layout"].value == "Et|(tt|)*6L"
+    assert found["parallel.vpp"].value == 2
+
+
 @pytest.mark.parametrize("text, found", [("1", 1), ("[1,0]*2", [1, 0, 1, 0]), ("([0]*2+[1]*2)", [0, 0, 1, 1])])
 def test_patterns_of_layers(text: str, found: Any) -> None:
     assert pattern(text, 4) == found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -179,3 +180,31 @@ def test_an_activation_that_runs_again_keeps_neither_its_result() -> None:
     plain = kept(routed(options=grouped, stack=te))
     less = kept(routed(options=grouped, stack={**te, "recompute": again}))
     assert (plain - less) / (2 * TOKENS) == pytest.approx(2 * WIDTH, abs=1)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_experts_that_run_again_keep_the_norms_output_unless_it_runs_again_too(norm: bool) -> None:
+    """Of all that a layer with experts keeps, beside attention: the norm's input, and its output."""
+    modules = ["moe", *(["layernorm"] if norm else [])]
+    stack = {"framework": "megatron", "kernels": ["te"], "attention": "fused", "options": {}}
+
+    def of(*names: str) -> int:
+        recompute = {"kind": "selective", "modules": list(names)} if names else "none"
+        return kept(routed(stack={**stack, "recompute": recompute}, model={"shared_expert_intermediate_size": 512}))
+
+    one = 2 * SEQUENCE * BATCH * HIDDEN
+    assert of("moe") - of(*modules) == pytest.approx(norm * one, rel=0.01)
+    assert of("moe", "moe_act") == of("moe") == of("moe", "shared_experts") < of("moe_act")
+
+
+def test_each_pair_of_modules_drops_what_each_drops() -> None:
+    stack = {"framework": "megatron", "kernels": ["te"], "attention": "fused", "options": {}}
+
+    def of(*names: str) -> int:
+        recompute = {"kind": "selective", "modules": list(names)} if names else "none"
+        return kept(routed(stack={**stack, "recompute": recompute}, model={"shared_expert_intermediate_size": 512}))
+
+    none = of()
+    for first, second in combinations(("core_attn", "layernorm", "moe_act", "shared_experts"), 2):
+        apart = (none - of(first)) + (none - of(second))
+        assert none - of(first, second) == pytest.approx(apart, rel=0.001), (first, second)

@@ -67,7 +67,7 @@ def _pipeline(given: Settings, piece: Piece, pp: int) -> None:
         if given.has(one):
             given.give(f"parallel.options.{one.removeprefix('--').replace('-', '_')}", True, one)
     if given.has(LAYOUT):
-        given.give("parallel.options.pipeline_model_parallel_layout", given.text(LAYOUT), LAYOUT)
+        given.give("parallel.options.pipeline_model_parallel_layout", _layout(given), LAYOUT)
     if pp == 1:
         return
     if chunks > 1:
@@ -79,6 +79,11 @@ def _pipeline(given: Settings, piece: Piece, pp: int) -> None:
     )
 
 
+def _layout(given: Settings) -> str:
+    """The layout's text as the program reads it: without the backslashes that keep a shell off its marks."""
+    return (given.text(LAYOUT) or "").replace("\\", "")
+
+
 def _chunks(given: Settings, pp: int) -> tuple[int, str]:
     """Model chunks of a rank, and the argument that says so."""
     per, stages = "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"
@@ -88,11 +93,9 @@ def _chunks(given: Settings, pp: int) -> tuple[int, str]:
     if given.has(stages):
         return given.whole(stages) or 1, stages
     if given.has(LAYOUT):
-        count = layout_stages(given.text(LAYOUT) or "")
+        count = layout_stages(_layout(given))
         if count % pp:
-            given.refuse(
-                LAYOUT, given.text(LAYOUT), f"its {count} stages must be a multiple of the pipeline's {pp} ranks"
-            )
+            given.refuse(LAYOUT, _layout(given), f"its {count} stages must be a multiple of the pipeline's {pp} ranks")
         return max(count // pp, 1), LAYOUT
     layers, each = layers_of(given), given.whole(per) if given.has(per) else None
     if layers is None or each is None:

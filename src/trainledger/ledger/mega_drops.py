@@ -35,7 +35,7 @@ def put_off(f: Frame) -> Spans:
 
 def drops(f: Frame, modules: Sequence[str], regions: Sequence[Region], leaf: int) -> list[Dropped]:
     """What is emptied on this tape; `modules` run again; `leaf`: an input that others hold (EXTERNAL: none)."""
-    made = list(_remade(f, modules))
+    made = [one for one in _remade(f, modules) if not _within(one, regions)]
     found, hosted = list(made), mega_of(f).hosted
     if hosted is not None:
         taken = {storage for one in made for storage in one.storages} | {
@@ -51,6 +51,11 @@ def drops(f: Frame, modules: Sequence[str], regions: Sequence[Region], leaf: int
             taken |= set(gone)
             found.append(Dropped(end, end, end, tuple(gone)))
     return found
+
+
+def _within(one: Dropped, regions: Sequence[Region]) -> bool:
+    """Whether a part that is made again lies in a module that runs again whole: there is nothing of it to empty."""
+    return any(region.first <= one.first and one.end < region.last for region in regions)
 
 
 def _large(tape: Tape, storage: int, least: int) -> bool:

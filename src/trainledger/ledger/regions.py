@@ -62,7 +62,8 @@ def _region(tape: Tape, first: int, last: int) -> Region:
     handed = dict.fromkeys(
         tape.store[value] for prim in prims for value in prim.ins if value not in made and value not in cached
     )
-    own = {tape.store[value] for value in made}
+    there = {tape.store[value] for prim in tape.prims[:first] for value in prim.outs} | {*tape.inherited}
+    own = {tape.store[value] for value in made} - there  # not views of what came in
     return Region(first, last, tuple(one for one in handed if one != EXTERNAL and one not in own))
 
 
