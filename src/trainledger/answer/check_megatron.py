@@ -13,7 +13,9 @@ from trainledger.facts.megatron_offload import COUNT, OPTION
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.phases import TASKS
 from trainledger.facts.transformer_engine import NAME
+from trainledger.ledger.mega import Backend
 from trainledger.ledger.mega_buffers import DISTRIBUTED
+from trainledger.ledger.mega_choice import WORDS
 from trainledger.ledger.mega_fp8 import WIDTHS
 from trainledger.ledger.mega_fsdp import outer_of
 from trainledger.plan.megatron_keys import type_problems
@@ -61,6 +63,7 @@ def megatron_problems(plan: Plan) -> Iterator[Problem]:
     if plan.parallel.strategy == FSDP.strategy and outer_of(plan) and inner != FSDP.sharding:
         yield Problem(f"parallel.options.{FSDP.outer}", f"found beside {inner}", f"it runs with {FSDP.sharding} alone")
     yield from _spread(plan)
+    yield from _context(plan)
     yield from _whole_layers(plan)
     yield from expert_problems(plan)
     yield from quantised_problems(plan)
@@ -78,6 +81,15 @@ def _spread(plan: Plan) -> Iterator[Problem]:
     if plan.stack.options.get(SPREAD) and plan.parallel.sp and plan.stack.recompute.kind == "full":
         need = "Megatron-Core stops beside sequence parallelism, which spreads a layer's input already"
         yield Problem(f"stack.options.{SPREAD}", "found true", need)
+
+
+def _context(plan: Plan) -> Iterator[Problem]:
+    """Attention over a spread sequence. Sources: transformer_engine/pytorch/attention/dot_product_attention/utils.py,
+    get_attention_backend (2.5 to 2.17); megatron/core/transformer/dot_product_attention.py (0.12 to 0.19)."""
+    word, cp = plan.stack.attention, plan.parallel.cp
+    if cp > 1 and WORDS.get(str(word)) is Backend.UNFUSED:
+        found, need = f"found {word!r} with cp {cp}", "no kernel that keeps all scores takes a part of the sequence"
+        yield Problem("stack.attention", found, need, "Write fused or flash.")
 
 
 def _hosts(plan: Plan) -> bool:
