@@ -290,6 +290,14 @@ def test_nvme_leaves_buffers_in_the_host() -> None:
     assert away[Account.MASTER] == 4 * parts
 
 
+@pytest.mark.parametrize("stage", ["zero1", "zero2"])
+def test_nvme_is_the_host_where_parameters_are_not_sharded(stage: str) -> None:
+    """stage_1_and_2.py offloads to the host for any device but none."""
+    host = [run(stage, offload={"optimizer": place})[1].host for place in ("nvme", "cpu")]
+    assert host[0] == host[1]
+    assert {line.place for line, _ in host[0]} == {Place.HOST}
+
+
 def test_weights_on_the_host_leave_gathers_on_the_device() -> None:
     _, ledger = run("zero3", "0.19.4", offload={"optimizer": "cpu", "params": "cpu"})
     parts = sum(-(-size // RANKS) for size in sizes())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.plans import plan_of
+from trainledger.base.problems import InputError
 from trainledger.plan.lengths import alone, at_longest, differ, pads, several
 
 TWO = {"micro_batch": 2, "sequence": 256}
@@ -55,3 +56,9 @@ def test_a_plan_at_one_length_keeps_its_padding() -> None:
     assert at.batch.sequence == 90
     assert pads(at)
     assert alone(plan_of(batch=TWO, lengths=[90, 90]), 90).lengths is None
+
+
+def test_a_longest_below_a_listed_sample_is_refused() -> None:
+    with pytest.raises(InputError, match=r"a longest of 70 below a listed sample's 1,000"):
+        plan_of(lengths={"longest": 70, "values": [50, 1000]})
+    assert plan_of(lengths={"longest": 2000, "values": [50, 1000]}).lengths

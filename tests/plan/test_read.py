@@ -165,6 +165,13 @@ def test_null_means_not_known_where_the_format_says_so() -> None:
     assert "precision" not in plan.model_fields_set
 
 
+def test_a_name_with_a_dot_is_no_name_within_a_map() -> None:
+    """`offload_optimizer.pin_memory: false` as one key passed, and nothing read it."""
+    told = problems(plan_with(parallel={"options": {"offload_optimizer.pin_memory": False}}))
+    (said,) = told.values()
+    assert said.endswith("Write offload_optimizer: {pin_memory: false}.")
+
+
 def test_options_are_read_by_their_kind() -> None:
     options = {"reduce_bucket_size": "5e8", "offload_optimizer": {"device": "cpu"}}
     plan = read_plan(plan_with(parallel={"options": options}, stack={"env": {"NVTE_FUSED_ATTN": 0}}))

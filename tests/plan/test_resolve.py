@@ -156,3 +156,12 @@ def test_the_loss_is_that_of_the_trainer_s_release(task: str, versions: dict[str
     data = {"model": {"model_type": "llama"}, "task": task, "batch": {"micro_batch": 1, "sequence": 16}}
     plan = resolve(read_plan({**data, "stack": {"versions": versions}}))[0]
     assert plan.stack.loss == loss
+
+
+@pytest.mark.parametrize(("strategy", "place"), [("zero2", "cpu"), ("zero3", "nvme"), ("fsdp2", None)])
+def test_deepspeed_s_own_section_says_where_the_optimizer_lies(strategy: str, place: str | None) -> None:
+    """And so that it is stepped on the host."""
+    options = {"offload_optimizer": {"device": place or "cpu"}}
+    plan = resolved(parallel={"strategy": strategy, "dp": 4, "options": options})
+    assert plan.offload.optimizer == place
+    assert (plan.optimizer.implementation == "cpu") == (place is not None)

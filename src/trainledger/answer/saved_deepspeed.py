@@ -33,7 +33,8 @@ def _states(plan: Plan, saved: Saved) -> Written:
     count = ranks.shard * ranks.tp * ranks.pp
     mp = "00" if ranks.tp * ranks.pp == 1 else "*"
     name = f"global_step*/{BF16 if plan.precision.weights == 'bf16' else ''}zero_pp_rank_*_mp_rank_{mp}_optim_states.pt"
-    if plan.offload.optimizer == "nvme" and at_least(plan.stack.versions.get("deepspeed"), COPIED_SWAP.since):
+    swaps = plan.offload.optimizer == "nvme" and plan.parallel.strategy == "zero3"
+    if swaps and at_least(plan.stack.versions.get("deepspeed"), COPIED_SWAP.since):
         name = "global_step*/offloaded_tensors/rank*/*.tensor.swp"
     return spread(name, OPTIMIZER, (saved.rank_states, saved.rank_states * count), count)
 

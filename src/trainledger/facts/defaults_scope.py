@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from trainledger.facts.deepspeed import STAGES
 from trainledger.facts.default_row import GIVEN, DefaultRow, Follows, Of
 from trainledger.facts.default_words import (
+    DEEPSPEED,
     FORMAT,
     MEGATRON,
     MEGATRONS,
@@ -141,6 +143,16 @@ PARALLEL = (
         (framework(*TITANS),),
     ),
     DefaultRow("parallel.reshard_after_forward", True, "gathered weights are freed after forward", FORMAT),
+    *(
+        DefaultRow(
+            f"offload.{kind}",
+            Follows(f"parallel.options.{section}.device"),
+            "the strategy's own section says where",
+            DEEPSPEED,
+            ((f"parallel.options.{section}.device", ("cpu", "nvme")), ("parallel.strategy", tuple(STAGES))),
+        )
+        for kind, section in (("optimizer", "offload_optimizer"), ("params", "offload_param"))
+    ),
     DefaultRow("offload.optimizer", None, "optimizer states stay on the device", FORMAT),
     DefaultRow("offload.params", None, "weights stay on the device", FORMAT),
     DefaultRow("offload.activations", None, "activations stay on the device", FORMAT),

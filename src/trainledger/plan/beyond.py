@@ -120,6 +120,9 @@ class Lengths(Section):
     def _in_order(self) -> Lengths:
         if self.median is not None and self.longest is not None and self.median > self.longest:
             raise refusal(f"a median of {self.median:,} above the longest, {self.longest:,}", "a median up to longest")
+        if self.longest is not None and self.longest < max(self.values, default=0):
+            found = f"a longest of {self.longest:,} below a listed sample's {max(self.values):,}"
+            raise refusal(found, "a longest from the listed ones on; batch.sequence cuts them")
         if self.padded and self.packing != "none":
             raise refusal(f"padded rows, and packing: {self.packing}, which pads none", "packing: none, or no `padded`")
         return self

@@ -34,7 +34,11 @@ def _entries(
     for key, value in entries.items():
         here, name = (*path, str(key)), f"{prefix}{key}"
         row = find_option(place, name)
-        if row is not None:
+        outer, dot, inner = str(key).rpartition(".")
+        if row is not None and dot:  # nothing would read it
+            fix = f"Write {outer}: {{{inner}: {shown(value)}}}."
+            yield here, Problem(dotted(here), "a name with a dot in it", "a mapping within the map is read", fix), None
+        elif row is not None:
             yield here, *_value(here, row, value)
         elif isinstance(value, dict) and any(known.startswith(f"{name}.") for known in names):
             yield from _entries(place, here, value, f"{name}.")
