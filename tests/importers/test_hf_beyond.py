@@ -34,3 +34,23 @@ def test_no_limit_is_no_section(tmp_path: Path, limit: int | None) -> None:
     plan = plan_of(tmp_path, save_total_limit=limit, save_only_model=False, dataloader_num_workers=0)
     assert plan.save is None
     assert "dataloader_num_workers" not in plan.stack.options
+
+
+@pytest.mark.parametrize(
+    ("given", "rows", "steps"),
+    [
+        ({"eval_strategy": "steps"}, 8, None),
+        ({"evaluation_strategy": "epoch", "per_device_eval_batch_size": 4}, 4, None),
+        ({"eval_on_start": True, "eval_accumulation_steps": 2}, 8, 2),
+    ],
+)
+def test_an_evaluation_has_its_own_batches(tmp_path: Path, given: dict[str, Any], rows: int, steps: int | None) -> None:
+    """Eight sequences where the arguments say no number, however few are trained on."""
+    found = plan_of(tmp_path, **given).evaluation
+    assert found is not None
+    assert (found.micro_batch, found.accumulation, found.prediction_loss_only) == (rows, steps, True)
+
+
+@pytest.mark.parametrize("given", [{}, {"eval_strategy": "no"}, {"per_device_eval_batch_size": 4}])
+def test_without_a_strategy_nothing_is_evaluated(tmp_path: Path, given: dict[str, Any]) -> None:
+    assert plan_of(tmp_path, **given).evaluation is None

@@ -92,6 +92,22 @@ def test_trls_defaults_go_by_its_release(versions: dict[str, str], expected: tup
     assert (stack.recompute.kind, stack.recompute.reentrant, stack.loss) == expected
 
 
+@pytest.mark.parametrize(
+    ("release", "version", "given", "expected"),
+    [
+        ("5.10.0", 2, {}, "FULL_STATE_DICT"),
+        ("5.9.0", 2, {}, None),  # accelerate's: by shards
+        ("5.10.0", 2, {"state_dict_type": "sharded_state_dict"}, "SHARDED_STATE_DICT"),
+        ("4.57.0", 1, {"fsdp_state_dict_type": 3}, "SHARDED_STATE_DICT"),
+    ],
+)
+def test_how_shards_are_saved(release: str, version: int, given: dict[str, Any], expected: str | None) -> None:
+    config = {"version": version, "cpu_ram_efficient_loading": "true", **given}
+    options = plan({**BF16, "fsdp": "full_shard", "fsdp_config": config}, transformers=release).parallel.options
+    assert options.get("state_dict_type") == expected
+    assert options["cpu_ram_efficient_loading"] is True
+
+
 @pytest.mark.parametrize(("release", "expected"), [("5.10.0", "fsdp2"), ("5.9.0", "fsdp1"), ("4.57.0", "fsdp1")])
 def test_the_trainers_fsdp_is_its_releases(release: str, expected: str) -> None:
     assert plan({**BF16, "fsdp": "full_shard"}, transformers=release).parallel.strategy == expected
@@ -151,7 +167,9 @@ def test_unknown_and_uncounted_keys_are_listed_and_silent_ones_are_not() -> None
     ("args", "path"),
     [({"optim": "adamw_tourch"}, "optim"), ({"bf16": "perhaps"}, "bf16"), ({"lora_r": "x"}, "lora_r"),
      ({"load_in_4bit": True, "load_in_8bit": True}, "load_in_8bit"), ({"dtype": "bf17"}, "dtype"),
-     ({"fsdp": "half_shard"}, "fsdp"), ({"per_device_train_batch_size": 0}, "per_device_train_batch_size"),
+     ({"fsdp": "half_shard"}, "fsdp"),
+     ({"fsdp": True, "fsdp_config": {"state_dict_type": "FULL"}}, "fsdp_state_dict_type"),
+     ({"per_device_train_batch_size": 0}, "per_device_train_batch_size"),
      ({"deepspeed": {"zero_optimization": {"stage": 9}}}, "zero_optimization.stage"),
      ({"deepspeed": {"zero_optimization": {"sub_group_size": "auto"}}}, "zero_optimization.sub_group_size")],
 )  # fmt: skip

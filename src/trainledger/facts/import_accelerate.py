@@ -12,7 +12,7 @@ LOW, HIGH, EITHER = Direction.LOW, Direction.HIGH, Direction.EITHER
 _FSDP = (
     "version sharding_strategy reshard_after_forward auto_wrap_policy min_num_params backward_prefetch "
     "backward_prefetch_policy forward_prefetch offload_params use_orig_params activation_checkpointing "
-    "limit_all_gathers sync_module_states state_dict_type"
+    "limit_all_gathers sync_module_states state_dict_type cpu_ram_efficient_loading"
 ).split()
 _FSDP_NOTHING = "transformer_layer_cls_to_wrap ignored_modules".split()
 _DEEPSPEED = (
@@ -59,8 +59,6 @@ ACCELERATE_KEYS: tuple[KeyRow, ...] = (
     *uncounted(
         PLUGINS,
         (
-            ("fsdp_config.fsdp_cpu_ram_efficient_loading", EITHER),
-            ("fsdp_config.cpu_ram_efficient_loading", EITHER),
             ("fsdp_config.fsdp_activation_checkpointing_offload", HIGH),
             ("fsdp_config.activation_checkpointing_offload", HIGH),
             ("dynamo_config.dynamo_mode", LOW),

@@ -36,6 +36,9 @@ BEYOND_COUNTS: tuple[tuple[str, str], ...] = (
     *((f"stack.options.{name}", name) for name in ("dataloader_num_workers", "dataloader_prefetch_factor")),
 )
 WEIGHTS_ONLY, LEAN = "save_only_model", "low_cpu_mem_usage"
+EVALUATES = ("eval_strategy", "evaluation_strategy")
+EVALUATED = ("per_device_eval_batch_size", "per_gpu_eval_batch_size")
+EVAL_START, EVAL_STEPS = "eval_on_start", "eval_accumulation_steps"
 NUMBERS = ("neftune_noise_alpha", "label_smoothing_factor")
 SHARES = ("rpo_alpha", "cpo_alpha")  # numbers whose 0 says something too
 DDP_FLAGS = ("find_unused_parameters", "broadcast_buffers", "static_graph")
@@ -53,10 +56,11 @@ TRAINER_KEYS: tuple[KeyRow, ...] = (
         ).split(),
     ),
     *read(TRAINER, "save_total_limit save_only_model dataloader_num_workers dataloader_prefetch_factor".split()),
+    *read(TRAINER, (*EVALUATES, *EVALUATED, EVAL_START, EVAL_STEPS)),
     *nothing(
         TRAINER,
         (
-            "output_dir overwrite_output_dir do_train do_eval do_predict evaluation_strategy eval_steps eval_delay "
+            "output_dir overwrite_output_dir do_train do_eval do_predict eval_steps eval_delay "
             "learning_rate weight_decay adam_beta1 adam_beta2 adam_epsilon num_train_epochs max_steps "
             "lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio log_level log_level_replica "
             "log_on_each_node logging_dir logging_strategy logging_first_step logging_steps logging_nan_inf_filter "
@@ -74,14 +78,12 @@ TRAINER_KEYS: tuple[KeyRow, ...] = (
             "past_index ray_scope mp_parameters fp16_backend half_precision_backend fp16_opt_level tpu_num_cores "
             "tpu_metrics_debug use_legacy_prediction_loop torchdynamo dispatch_batches split_batches "
             "accelerator_config torch_compile_backend use_ipex enable_jit_checkpoint _n_gpu save_strategy "
-            "full_determinism bf16_full_eval fp16_full_eval per_device_eval_batch_size per_gpu_eval_batch_size "
-            "eval_strategy prediction_loss_only eval_on_start"
+            "full_determinism bf16_full_eval fp16_full_eval prediction_loss_only"
         ).split(),
     ),
     *uncounted(
         TRAINER,
         (
-            ("eval_accumulation_steps", HIGH),
             ("batch_eval_metrics", HIGH),
             ("auto_find_batch_size", HIGH),
             ("use_cache", LOW),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainledger.base.sources import Source
+from trainledger.facts.checkpoints import STATE_DICT_TYPE
 from trainledger.facts.import_rows import FilledRow
 from trainledger.facts.versions import at_least
 
@@ -76,6 +77,11 @@ FSDP_VERSION = (
     FilledRow("fsdp.version", 2, "fsdp_config version 2", FSDP2, since="5.10"),
     FilledRow("fsdp.version", 1, "fsdp_config version 1", FSDP2, until="5.10"),
 )
+FSDP_STATES = FilledRow(  # before, accelerate's own default: whole under FSDP1, by shards under FSDP2
+    f"parallel.options.{STATE_DICT_TYPE}", "FULL_STATE_DICT", "fsdp_config state_dict_type FULL_STATE_DICT", FSDP2,
+    since="5.10",
+)  # fmt: skip
+EVALUATION = FilledRow("evaluation.micro_batch", 8, "per_device_eval_batch_size 8", TRAINER)
 UNUSED = FilledRow(
     "parallel.options.find_unused_parameters", True, "DDP looks for unused weights unless layers are recomputed", DDP
 )

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainledger.facts.import_hf import BEYOND_COUNTS, COUNTS, DDP_FLAGS, FLAGS, LEAN, NUMBERS, SHARES, WEIGHTS_ONLY
+from trainledger.facts.import_hf import (
+    BEYOND_COUNTS,
+    COUNTS,
+    DDP_FLAGS,
+    EVAL_STEPS,
+    EVALUATED,
+    EVALUATES,
+    FLAGS,
+    LEAN,
+    NUMBERS,
+    SHARES,
+    WEIGHTS_ONLY,
+)
 from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS
 from trainledger.facts.import_hf_optim import OPTIMS, OptimRow
 from trainledger.importers.emit import ARGS, ENV, Lever, Line, Said, refuse, word
@@ -59,6 +71,11 @@ def _beyond(said: Said) -> Iterator[Line]:
         yield Line(ARGS, WEIGHTS_ONLY, True, "save.optimizer")
     if said.get(f"stack.options.{LEAN}") is not None:
         yield Line(ARGS, LEAN, said.get(f"stack.options.{LEAN}"), f"stack.options.{LEAN}")
+    if (rows := said.get("evaluation.micro_batch")) is not None:
+        yield Line(ARGS, EVALUATES[0], "steps", "evaluation.micro_batch")
+        yield Line(ARGS, EVALUATED[0], rows, "evaluation.micro_batch")
+        if (steps := said.get("evaluation.accumulation")) is not None:
+            yield Line(ARGS, EVAL_STEPS, steps, "evaluation.accumulation")
 
 
 def _optimizer(said: Said) -> Iterator[Line]:

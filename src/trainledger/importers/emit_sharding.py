@@ -18,6 +18,7 @@ from trainledger.importers.hf_fsdp import (
     HYBRID_GRADIENTS,
     NONE,
     OPTIONS,
+    SAVING,
     WRAPPING,
 )
 from trainledger.importers.piece import AUTO
@@ -76,7 +77,7 @@ def fsdp(said: Said) -> dict[str, Any]:
         found["reshard_after_forward"] = after
     if said.get("offload.params"):
         found["offload_params"] = True
-    for name in (*OPTIONS, *WRAPPING):
+    for name in (*OPTIONS, *WRAPPING, *SAVING):
         if (value := said.get(f"parallel.options.{name}")) is not None:
             found[name] = value
     return found

@@ -1,8 +1,18 @@
-"""What a Trainer's arguments say beyond the step: how many checkpoints are kept, of what, and data loaders' workers."""
+"""What a Trainer's arguments say beyond the step: checkpoints, data loaders' workers, and the
+batches of its evaluation."""
 
 from __future__ import annotations
 
-from trainledger.facts.import_hf import BEYOND_COUNTS, LEAN, WEIGHTS_ONLY
+from trainledger.facts.import_hf import (
+    BEYOND_COUNTS,
+    EVAL_START,
+    EVAL_STEPS,
+    EVALUATED,
+    EVALUATES,
+    LEAN,
+    WEIGHTS_ONLY,
+)
+from trainledger.facts.import_hf_filled import EVALUATION
 from trainledger.importers.arguments import Arguments
 
 
@@ -18,3 +28,17 @@ def beyond_keys(given: Arguments) -> None:
         given.piece.give("save.optimizer", False, given.where(WEIGHTS_ONLY))
     if (lean := given.flag(LEAN)) is not None:
         given.piece.give(f"stack.options.{LEAN}", lean, given.where(LEAN))
+    _evaluation(given)
+
+
+def _evaluation(given: Arguments) -> None:
+    """The Trainer's evaluation, where it has one: of losses alone, since no file says what metrics are computed."""
+    piece, word = given.piece, given.text(*EVALUATES)
+    if (word or "no").lower() == "no" and not given.flag(EVAL_START):
+        return
+    if (rows := given.whole(*EVALUATED, least=1)) is not None:
+        piece.give(EVALUATION.path, rows, given.where(*EVALUATED))
+    else:
+        piece.fill(EVALUATION.path, EVALUATION.value, EVALUATION.why, EVALUATION.source)
+    if (steps := given.whole(EVAL_STEPS, least=1)) is not None:
+        piece.give("evaluation.accumulation", steps, given.where(EVAL_STEPS))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trainledger.facts.checkpoints import STATE_DICT_TYPE
 from trainledger.facts.import_hf_filled import NO_WRAP
 from trainledger.importers.arguments import Arguments
-from trainledger.importers.draft import Uncounted
 from trainledger.importers.piece import Given
 
 FULL, GRADIENTS, NONE, HYBRID, HYBRID_GRADIENTS = (
@@ -18,6 +18,9 @@ OPTIONS = (
     "limit_all_gathers",
     "sync_module_states",
 )  # of FSDP1
+STATES = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT")  # numbered from 1 in old files
+SAVING = (STATE_DICT_TYPE, "cpu_ram_efficient_loading")  # of a run's beginning and of its checkpoints
+OWN = "parallel.options"
 WRAPPING = ("auto_wrap_policy", "min_num_params")
 PREFETCH = ("backward_prefetch", "backward_prefetch_policy")
 OFFLOAD = ("offload_params", "cpu_offload")
@@ -79,12 +82,24 @@ def fsdp_keys(inner: Arguments, where: str) -> None:
         flag = inner.flag(name)
         if flag is not None:
             piece.facts[f"fsdp.{name}"] = Given(flag, inner.where(name))
-    state = inner.text("state_dict_type")
-    if state and state.upper() == "FULL_STATE_DICT":
-        piece.uncounted.append(Uncounted("fsdp_state_dict_type", inner.where("state_dict_type"), SAVE))
+    if (efficient := inner.flag("cpu_ram_efficient_loading")) is not None:
+        piece.give(f"{OWN}.cpu_ram_efficient_loading", efficient, inner.where("cpu_ram_efficient_loading"))
+    _state_dict(inner)
 
 
-SAVE = "the ledger may be too low while a checkpoint is saved"
+def _state_dict(inner: Arguments) -> None:
+    """Whether checkpoints are whole or by shards. Old files number the kinds."""
+    raw = inner.raw("state_dict_type")
+    if raw is None:
+        return
+    piece, word = inner.piece, str(raw).upper().removeprefix("STATEDICTTYPE.")
+    if word.isdigit() and 1 <= int(word) <= len(STATES):
+        word = STATES[int(word) - 1]
+    if word not in STATES:
+        where = inner.where("state_dict_type")
+        piece.refuse("fsdp_state_dict_type", f"found {raw!r}", f"one of {', '.join(STATES)}", where=where)
+        return
+    piece.give(f"{OWN}.{STATE_DICT_TYPE}", word, inner.where("state_dict_type"))
 
 
 def _strategy(inner: Arguments) -> None:

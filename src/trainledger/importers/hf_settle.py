@@ -9,6 +9,7 @@ from math import prod
 from trainledger.facts.import_deepspeed import NO_CLIP, PLUGIN
 from trainledger.facts.import_hf_filled import (
     DDP,
+    FSDP_STATES,
     FSDP_VERSION,
     LIGER_LOSS,
     REFERENCED,
@@ -214,6 +215,9 @@ class Joined:
             version, where = row.value, f"{DEFAULT}{row.why}"
         elif version is None:
             version, where = FIRST, f"{DEFAULT}fsdp_version 1"
+        if "fsdp.trainer" in self.facts and not self.said(FSDP_STATES.path):
+            for row in filled((FSDP_STATES,), self.versions.get("transformers")):
+                self.fill(row)
         shape = str(self.fact("fsdp.strategy", FULL))
         after = self.fact("fsdp.reshard", shape not in (GRADIENTS, HYBRID_GRADIENTS))
         hybrid = shape in (HYBRID, HYBRID_GRADIENTS) or self.fact("parallelism.replicate", 1) not in (None, 1)
