@@ -121,9 +121,17 @@ def test_an_asynchronous_save_stages_what_a_rank_writes() -> None:
     parallel = {"strategy": "fsdp2", "dp": 8}
     answer = estimate(plan_of(parallel=parallel, save={"asynchronous": True}))
     found = beside(answer)
-    staged = part({one.name: one for one in found.host}["save"], "copy of what a rank writes")
+    staged = part({one.name: one for one in found.host}["save"], "copy of what a rank has of it")
     assert staged == 8 * found.checkpoint.rank_bytes
     assert staged == pytest.approx(6 * answer.parameters.total, rel=0.01)
+
+
+def test_a_replica_stages_all_of_its_shards_whoever_writes_them() -> None:
+    save = {"asynchronous": True, "format": "fsdp-sharded"}
+    answer = estimate(plan_of(parallel={"strategy": "hsdp", "dp": 8, "shard": 4}, save=save))
+    found = beside(answer).checkpoint
+    assert found.staged == pytest.approx(6 * answer.parameters.total / 4, rel=0.01)
+    assert found.rank_bytes < 0.6 * found.staged
 
 
 def test_kept_logits_come_to_every_rank_s_host_in_fp32() -> None:

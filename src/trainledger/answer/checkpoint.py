@@ -12,6 +12,7 @@ from typing import Any
 from trainledger.answer.check_acting import acts
 from trainledger.answer.saved import RANK_0, Saved, Written, inner_format, saved_of
 from trainledger.answer.saved_files import written
+from trainledger.answer.saved_shards import staged
 from trainledger.facts.checkpoints import FORMATS, Format
 from trainledger.facts.kernels import REFERENCE
 from trainledger.facts.phases import CRITIC
@@ -22,13 +23,15 @@ from trainledger.model.valued import valued
 from trainledger.plan.roles import role_plan
 from trainledger.plan.schema import Plan
 
+SHARDS = "fsdp-sharded"
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """One checkpoint. `resume`: the format that says what resumes it, where the named one writes another's files;
     `files`: by name, with who writes them; `rank_bytes`: what one rank writes at most; `kept`: how
     many there are at once at most, with the one that is being written; `seconds` at the plan's bandwidth (None: not
-    given)."""
+    given); `staged`: what one rank copies to the host where training goes on meanwhile."""
 
     format: Format
     resume: Format
@@ -37,6 +40,7 @@ class Checkpoint:
     kept: int
     limit: int | None
     seconds: float | None
+    staged: int
     notes: tuple[str, ...] = ()
 
     @property
@@ -47,7 +51,7 @@ class Checkpoint:
     @property
     def rank_bytes(self) -> int:
         """Bytes that the busiest rank writes."""
-        return sum(one.total if one.by == RANK_0 else one.bytes * one.each for one in self.files)
+        return _busiest(self.files)
 
     @property
     def disk(self) -> int:
@@ -84,10 +88,18 @@ def checkpoint(plan: Plan, model: Model, ledger: Ledger) -> Checkpoint:
     saves = save.saves if save else None
     notes = tuple(_notes(plan, saved))
     inner = FORMATS[inner_format(plan, saved.format)]
-    found = Checkpoint(FORMATS[saved.format], inner, files, saved.weights, _kept(limit, saves), limit, None, notes)
+    own = [one for one in files if not one.name.startswith(f"{CRITIC}: ")]
+    copied = staged(plan, saved) if inner.name == SHARDS else _busiest(own)
+    kept = _kept(limit, saves)
+    found = Checkpoint(FORMATS[saved.format], inner, files, saved.weights, kept, limit, None, copied, notes)
     if save and save.bandwidth:
         return replace(found, seconds=found.total / save.bandwidth)
     return found
+
+
+def _busiest(files: Sequence[Written]) -> int:
+    """Bytes that the busiest rank writes of these files."""
+    return sum(one.total if one.by == RANK_0 else one.bytes * one.each for one in files)
 
 
 def _critic(plan: Plan) -> Iterator[Written]:

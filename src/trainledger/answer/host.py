@@ -245,7 +245,7 @@ def _saving(plan: Plan, written: Checkpoint, ranks: int) -> Iterator[Part]:
     save, source = plan.save, written.format.source
     states = sum(one.total for one in written.files if one.by == RANK_0 and one.what == OPTIMIZER)
     if save is not None and save.asynchronous:
-        yield _counted("copy of what a rank writes, staged", written.rank_bytes, ranks, source)
+        yield _counted("copy of what a rank has of it, staged", written.staged, ranks, source)
     elif _gathered(plan, written):
         yield _counted("whole state dict, gathered on rank 0", max(written.weights_only, states), 1, source)
     else:

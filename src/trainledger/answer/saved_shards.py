@@ -34,6 +34,13 @@ def sharded(plan: Plan, saved: Saved) -> Iterator[Written]:
     )
 
 
+def staged(plan: Plan, saved: Saved) -> int:
+    """Bytes that a rank holds of a checkpoint, and copies to the host where it goes on while they are written: all of
+    its shards, whoever writes them."""
+    weights, kept = _local(plan, saved)
+    return _total(weights) + (_total(kept) if plan.save is None or plan.save.optimizer else 0)
+
+
 def own_shards(plan: Plan, saved: Saved) -> Iterator[Written]:
     """Each rank's shards in files of its own; replicas write theirs too. FSDP2's names of one weight share a tensor."""
     world, first = degrees(plan).world, fsdp_of(plan) == FIRST
