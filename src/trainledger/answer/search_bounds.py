@@ -21,7 +21,7 @@ from trainledger.answer.search_shape import Shape, held, stacked
 from trainledger.answer.search_space import Floats, Grid, Way, copied
 from trainledger.answer.search_stages import Stages
 from trainledger.facts.allocator import CUDA
-from trainledger.facts.dtypes import BF16, DTYPES, FP8, FP32
+from trainledger.facts.dtypes import BF16, DTYPES, FP8, FP32, INT16
 from trainledger.facts.optimizer_bytes import state_bytes
 from trainledger.facts.optimizer_kinds import Place
 from trainledger.facts.optimizer_kinds import Shape as Form
@@ -29,6 +29,7 @@ from trainledger.facts.overheads import communicators
 from trainledger.facts.search_space import NONE, REACH, SPREADS
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import Change, holds
+from trainledger.ledger.mega_aware import stepped_of
 from trainledger.ledger.rank import updates_of
 from trainledger.lines.parts import Parts
 from trainledger.model.build import model_of
@@ -258,7 +259,8 @@ def each_of(plan: Plan) -> Each:
     gradient = DTYPES[precision.gradients]
     if offload.optimizer is not None:
         return Each(weight, outside, float(gradient.bytes_of(1)), 0.0)
-    wide = FP32.bytes_of(1) if precision.master and gradient != FP32 else 0
+    aware = stepped_of(plan, updates_of(plan))
+    wide = FP32.bytes_of(1) if precision.master and gradient != FP32 and aware is None else 0
     return Each(weight, outside, float(gradient.bytes_of(1)), _states(plan), float(wide))
 
 
@@ -272,6 +274,9 @@ def _states(plan: Plan) -> float:
     updates = updates_of(plan)
     own = DTYPES[plan.precision.master] if plan.precision.master else None
     master = own.bytes_of(1) if own is not None and plan.precision.master != plan.precision.weights else 0
+    aware = stepped_of(plan, updates)
+    if aware is not None and aware.splits:
+        master = INT16.bytes_of(1)
     if updates.row.fallback or any(one.shape is not Form.FULL for one in updates.row.states):
         return float(master)
     size = CUDA.small

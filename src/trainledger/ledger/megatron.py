@@ -16,6 +16,7 @@ from trainledger.facts.megatron import FSDP, SETTLED
 from trainledger.ledger.book import ACCUMULATE, Book
 from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.mega_aware import Aware, stepped_of
 from trainledger.ledger.mega_away import away_lines
 from trainledger.ledger.mega_buffers import parameters_of, wrap_of
 from trainledger.ledger.mega_defer import drained, kept_lines, limit_of, put_off
@@ -207,6 +208,8 @@ def states_of(rank: Rank, kept: Kept, updates: Updates) -> States:
         states = LayerWise(book, kept, updates, (laid_out(plan), rank.places))
     elif fraction:
         states = Hybrid(book, kept, updates, fraction)
+    elif stepped := stepped_of(plan, updates):
+        states = Aware(book, kept, updates, stepped)
     chunks = [tuple(parameters_of(rank, chunk)) for chunk in rank.chunks]
     total = sum(one.elements for _, one in (pair for chunk in chunks for pair in chunk))
     for number, chunk in enumerate(chunks):
