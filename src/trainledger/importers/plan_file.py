@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.limits import PLAN_FILE
 from trainledger.importers.beside import with_files
+from trainledger.importers.degrees_too import degrees_too
 from trainledger.importers.document import Document, Path
 from trainledger.importers.draft import Draft, Ignored, Unknown, Used
 from trainledger.importers.files import read_text
@@ -64,7 +65,7 @@ def draft_of(document: Document, folder: str = "") -> Draft:
     if isinstance(data, dict) and "model" not in data and isinstance(data.get("model_type"), str):
         fix = "Write a plan that names it: model: path/to/config.json"
         raise InputError([Problem("", "a model's configuration", "a plan is expected", fix, document.where(()))])
-    plan = None
+    plan, keys = None, dict[str, Any]()
     try:
         whole = with_files(document, folder)
         plan = read_plan(whole.data, whole.where)
@@ -77,7 +78,7 @@ def draft_of(document: Document, folder: str = "") -> Draft:
     except InputError as error:
         problems += error.problems
     if problems or plan is None:
-        raise InputError(problems)
+        raise InputError([*problems, *degrees_too(data, keys, problems, document)])
     roles = {} if plan.roles is None else {"roles": _roles(plan.roles, document, folder)}
     given = plan.model_copy(update={"model": keys, **roles})
     resolved, defaulted = resolve(given)
