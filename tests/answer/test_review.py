@@ -91,3 +91,15 @@ def test_what_is_no_state_stands_apart() -> None:
     assert (apart.rank or 0) < peak
     names = ("compute weights", "gradients", "optimizer states")
     assert found[MOMENT].rank == sum(found[name].rank or 0 for name in names)
+
+
+def test_roles_are_named_and_stand_in_no_row_of_states() -> None:
+    stack = {"framework": "verl", "loss": "full", "attention": "flash"}
+    parallel = {"strategy": "fsdp2", "dp": 4}
+    roles = {"critic": {}, "rollout": {"engine": {"tokens": 4096, "sleep_level": 2}}}
+    found = fields(task="ppo", stack=stack, parallel=parallel, roles=roles)
+    alone = fields(task="grpo", stack=stack, parallel=parallel, roles={"rollout": roles["rollout"]})
+    assert found["optimizer states"] == alone["optimizer states"]
+    assert found["other models"].value.startswith("critic, rollout: models of their own")
+    assert found["other models"].rank == pytest.approx(6 * estimate(plan_of()).parameters.total / 4, rel=0.2)
+    assert "other models" not in fields()

@@ -15,9 +15,10 @@ from trainledger.answer.estimate import Estimate
 from trainledger.answer.saved import saved_of
 from trainledger.answer.saved_sizes import dtype_of
 from trainledger.answer.tables import entries
-from trainledger.answer.traffic import Traffic, resident
+from trainledger.answer.traffic import OTHERS, UPDATE, Traffic, resident
 from trainledger.base.dims import elements
 from trainledger.facts.dtypes import DTYPES
+from trainledger.facts.phases import POLICY
 from trainledger.facts.recipes import SPLITS, Copy
 from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.run import mixes
@@ -37,6 +38,7 @@ DIVIDES: dict[str, str] = {
     "megatron-distopt": "distributed-optimizer",
 }
 TRANSIENT = (Account.GATHERED, Account.REDUCTION, Account.BUCKETS, Account.CASTS, Account.STEP, Account.CLIP)
+HELD = (Account.WEIGHTS, Account.GRADIENTS, Account.MASTER, Account.OPTIMIZER)
 APART = (
     Account.ACTIVATIONS, Account.RECOMPUTED, Account.LOGITS, Account.FORWARD, Account.BACKWARD, Account.INPUTS,
     Account.BUFFERS, Account.WORKSPACE, Account.ENDS,
@@ -93,6 +95,7 @@ def review(answer: Estimate) -> Review:
         _optimizer(answer, lines),
         *_resident(answer, lines),
         _transient(answer),
+        *_others(answer),
         *_apart(answer),
     )
     keys = answer.plan.keys()
@@ -223,6 +226,22 @@ def _transient(answer: Estimate) -> Row:
     return Row(
         "transient peak of states", value, None, sum(line.unit * copies for line, copies in held), None, "device"
     )
+
+
+def _others(answer: Estimate) -> Iterator[Row]:
+    """Models that act beside the one that is reviewed: what of their states is on the device as it is updated."""
+    roles = answer.plan.roles
+    sizes = {name: 0 for name, _ in (roles.given() if roles else ()) if name != POLICY}
+    moments = answer.ledger.moments
+    moment = next((one for one in reversed(moments) if one.name.endswith(f": {UPDATE}")), moments[-1])
+    for number, copies in moment.live:
+        line = answer.ledger.lines[number]
+        if line.account in HELD and line.name.startswith(OTHERS):
+            name = line.name.partition(": ")[0]
+            sizes[name] = sizes.get(name, 0) + line.unit * copies
+    if sizes:
+        what = f"{', '.join(sizes)}: models of their own, in no row above; what is there as the optimizer steps"
+        yield Row("other models", f"{what}: see `estimate`", None, sum(sizes.values()), None, "device")
 
 
 def _apart(answer: Estimate) -> Iterator[Row]:
