@@ -6,6 +6,7 @@ A dispatch mode sees every operation below autograd; a weak reference tells when
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from trainledger.facts.allocator import CUDA
 
+Build = Callable[[], Callable[[], Any]]  # makes what a benchmark makes, and gives its forward
 # What an operation's tensor and storage count when autograd's buffer is their only owner: autograd then adds in place.
 SOLE_TENSOR, SOLE_STORAGE = 4, 2
 # Backward formulas write into zeros in place; while a mode is active they do so out of place.
@@ -75,6 +77,19 @@ class Watching(TorchDispatchMode):  # type: ignore[misc]
             if isinstance(leaf, torch.Tensor):
                 self.storages.see(leaf)
         return out
+
+
+def largest(build: Build, retain: bool) -> int:
+    """Bytes at the largest instant of the third repetition, inputs and weights included."""
+    storages, start = Storages(), 0
+    with Watching(storages):
+        forward = build()
+        for _ in range(3):
+            start = len(storages.events)
+            loss = forward()
+            loss.backward(retain_graph=retain)
+            del loss
+    return storages.highest(start)
 
 
 def _owned(old: Any, new: Any, *rest: Any) -> bool:

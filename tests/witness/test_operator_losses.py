@@ -16,25 +16,11 @@ pytest.importorskip("torch")
 import torch
 from torch.nn import functional
 
-from tests.witness.storages import Storages, Watching
+from tests.witness.storages import Build, largest
 from trainledger.facts.kernels import CUBLAS
 from trainledger.ledger.operators import OperatorRun, operator_peak
 
 TOKENS, WIDTH, VOCAB = 32, 64, 4096
-Build = Callable[[], Callable[[], Any]]  # makes what the benchmark makes, and gives its forward
-
-
-def largest(build: Build, retain: bool) -> int:
-    """Bytes at the largest instant of the third repetition, inputs and weights included."""
-    storages, start = Storages(), 0
-    with Watching(storages):
-        forward = build()
-        for _ in range(3):
-            start = len(storages.events)
-            loss = forward()
-            loss.backward(retain_graph=retain)
-            del loss
-    return storages.highest(start)
 
 
 def log_pair() -> tuple[Any, Any]:

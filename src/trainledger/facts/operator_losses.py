@@ -83,3 +83,66 @@ LEFT_BEHIND = LeftBehind(
         "torch 2.5.1",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledDistillation:
+    """Liger's distillation loss against a teacher's head as it was measured: `chunk` tokens at a time. In its sweep the
+    calls of the first two sizes (`left`, tokens) compiled, and each left what it held, as `LeftBehind` says. The
+    teacher's hidden states are `teacher` times as wide as the student's. From release `until` on the code is another.
+    """
+
+    chunk: int
+    left: tuple[int, ...]
+    teacher: int
+    until: str
+    source: Source
+
+
+COMPILED_DISTILLATION = CompiledDistillation(
+    1024,
+    (1024, 2048),
+    2,
+    "0.5.0",
+    Source(
+        "Liger-Kernel; PyTorch Inductor's program for it on CUDA",
+        "liger_kernel/chunked_loss/{fused_linear_distillation,jsd_loss}.py, test/utils.py, test/chunked_loss/"
+        "test_jsd_loss.py, benchmark/scripts/benchmark_distill_jsd_loss.py as of the measurement on 2024-12-03 (pull "
+        "requests 417 and 425, commits 720b5cbe, 9218cf07), older than any release: the loss through probabilities, "
+        "the teacher's head trained in the baseline. Buffers of the generated call(). Inferred from the rows: of the "
+        "chunk sizes that were measured, 1 and 1024, the published one; that torch is older than 2.5.1, whose program "
+        "has fewer buffers; that no full garbage collection came after the first call",
+        "0.4.2; torch 2.4.1",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledUnpaired:
+    """Liger's loss over single sequences with labels (KTO), one sequence a chunk, and what its sweep over batch sizes
+    left behind (`LeftBehind`): measuring speed, the call for `speed` sequences, without gradients; then, where heads
+    have biases, the first one that measures memory, for `memory` sequences, since the reference's head has a bias only
+    there. `shares`: parts of the sum over a chunk's logits. Before release `since` the code is another."""
+
+    chunk: int
+    shares: int
+    speed: int
+    memory: int
+    since: str
+    source: Source
+
+
+COMPILED_UNPAIRED = CompiledUnpaired(
+    1,
+    512,
+    4,
+    2,
+    "0.5.4",
+    Source(
+        "Liger-Kernel; PyTorch Inductor's program for it on CUDA; PyTorch Dynamo",
+        "liger_kernel/chunked_loss/{fused_linear_unpaired_preference,kto_loss}.py, test/utils.py (HFAlignmentLoss), "
+        "test/chunked_loss/test_kto_loss.py, benchmark/scripts/benchmark_kto_loss.py (commit ee5aaf26); buffers of the "
+        "generated call(); what was left was listed with gc.get_objects() after each call of the sweep on a CPU",
+        "0.5.4; torch 2.4.1 to 2.6.0 alike",
+    ),
+)

@@ -78,4 +78,6 @@ HARNESSES: dict[str, Harness] = {
     "fused_linear_orpo_loss": Harness(2, False, _liger("orpo_loss", True), warm=True),
     "fused_linear_cpo_loss": Harness(2, False, _liger("cpo_loss", True), warm=True),
     "fused_linear_simpo_loss": Harness(2, False, _liger("simpo_loss", True), warm=True),
+    "distill_jsd_loss": Harness(2, False, _liger("distill_jsd_loss", True), warm=True),
+    "kto_loss": Harness(2, False, _liger("kto_loss", True), warm=True),
 }

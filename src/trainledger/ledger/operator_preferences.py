@@ -65,9 +65,9 @@ def whole(run: OperatorRun) -> Written:
     logits = linear(t, ins.states, (*t.dims[ins.states][:-1], t.dims[ins.weight][0]), ins.weight)
     wide = aten.to(t, logits, FP32)
     likelihood = _chosen_likelihood(t, wide, ins.target)
-    means = _means(t, log_softmax(t, wide), ins.target)
+    means = label_means(t, wide, ins.target)
     t.end([logits, wide])
-    preference = _preference(t, means)
+    preference = pair_loss(t, means)
     weighted = COMPILED_PREFERENCES[run.operator].weighted
     loss = aten.sub(t, aten.scale(t, likelihood) if weighted else likelihood, preference)
     t.end([likelihood, means, preference])
@@ -83,9 +83,9 @@ def _chosen_likelihood(t: Tape, logits: int, target: int) -> int:
     return torch_cross_entropy(t, aten.rows(t, chosen), labels)
 
 
-def _means(t: Tape, log: int, target: int) -> int:
+def label_means(t: Tape, logits: int, target: int) -> int:
     """Each sequence's mean log-probability of its labels, those that are masked left out."""
-    dims = t.dims[target]
+    dims, log = t.dims[target], log_softmax(t, logits)
     mask = t.run(Prim("ne", (target,), (t.fresh(dims, BOOL, False, "mask"),), (), (), ()))
     labels = t.run(Prim("where", (target,), (t.fresh(dims, INT64, False, "labels"),), (), (), ()))
     picked = t.fresh(dims, FP32, True, "log-probabilities of labels")
@@ -101,7 +101,7 @@ def _means(t: Tape, log: int, target: int) -> int:
     return out
 
 
-def _preference(t: Tape, means: int) -> int:
+def pair_loss(t: Tape, means: int) -> int:
     """The preference's own loss: numbers of a pair each."""
     out = t.fresh(SCALAR, t.dtype[means], True, "preference loss")
     return t.run(Prim("preference", (means,), (out,), (means,), aten.GRAD0, ()))

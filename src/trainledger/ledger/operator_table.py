@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainledger.ledger import (
+    operator_distillation,
     operator_divergence,
     operator_embedding,
     operator_gated,
@@ -16,6 +17,7 @@ from trainledger.ledger import (
     operator_preferences,
     operator_rope,
     operator_sparse,
+    operator_unpaired,
     operator_vocab_parallel,
     operator_writers,
 )
@@ -34,5 +36,7 @@ WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     **operator_losses.WRITERS,
     **operator_divergence.WRITERS,
     **operator_preferences.WRITERS,
+    **operator_unpaired.WRITERS,
+    **operator_distillation.WRITERS,
     **operator_vocab_parallel.WRITERS,
 }
