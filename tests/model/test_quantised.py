@@ -51,6 +51,7 @@ def bytes_of(weight: Weight) -> dict[str, int]:
             {"qweight": COUNT // 2, "qzeros": COUNT // 64 // 2, "scales": COUNT // 64 * 2, "g_idx": 4 * IN},
         ),
         ("gptq8", {"group_size": None}, {"qweight": COUNT, "qzeros": OUT, "scales": 2 * OUT, "g_idx": 4 * IN}),
+        ("gptq4", {"group_size": -1}, {"qweight": COUNT // 2, "qzeros": OUT // 2, "scales": 2 * OUT, "g_idx": 4 * IN}),
         ("awq4", {"group_size": 128}, {"qweight": COUNT // 2, "qzeros": OUT, "scales": 4 * OUT}),
         ("fp8", {}, {"weight": COUNT, "weight_scale_inv": 4 * (OUT // 128) * (IN // 128)}),
     ],

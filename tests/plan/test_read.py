@@ -121,6 +121,10 @@ def test_absurd_sizes_are_refused(value: object) -> None:
         ({"parallel": {"dp": 2, "ep": 3}}, "parallel.ep"),
         ({"parallel": {"dp": 4, "strategy": "fsdp2", "shard": 3}}, "parallel.shard"),
         ({"parallel": {"dp": 4, "strategy": "hsdp"}}, "parallel.shard"),
+        (
+            {"parallel": {"dp": 4, "strategy": "fsdp1", "options": {"sharding_strategy": "HYBRID_SHARD"}}},
+            "parallel.shard",
+        ),
         ({"parallel": {"vpp": 2}}, "parallel.vpp"),
         ({"parallel": {"schedule": "1f1b"}}, "parallel.schedule"),
         ({"parallel": {"dp": 2, "strategy": "none"}}, "parallel.strategy"),

@@ -35,6 +35,14 @@ CASES: list[tuple[str, dict[str, Any], str, bool | int, int]] = [
     ("deepseek_v3", {**MIXED, "reduce": "fp32"}, "none", True, 8),
     ("mixtral", {**MIXED, "reduce": "bf16"}, "none", True, 2),
 ]
+LORA = {"kind": "lora", "r": 16, "targets": "all-linear", "dtype": "fp32"}
+ACCELERATE: list[tuple[str, dict[str, Any]]] = [
+    ("llama", {}),
+    ("qwen3", {"adapter": LORA, "precision": {**PURE, "gradients": "fp32"}}),
+    ("llama", {"adapter": {**LORA, "kind": "dora"}, "precision": {**PURE, "gradients": "fp32"}}),
+    ("llama", {"batch": {"micro_batch": 1, "sequence": 384, "accumulation": 2}}),
+    ("llama", {"trainable": ["model.layers.1", "lm_head"]}),
+]
 
 
 @pytest.mark.parametrize(("family", "precision", "recompute", "reshard", "ranks"), CASES)
@@ -55,3 +63,23 @@ def test_phases_agree(family: str, precision: dict[str, Any], recompute: str, re
     assert set(ours) == set(theirs)
     far = {name: (ours[name], size) for name, size in theirs.items() if abs(ours[name] / size - 1) > 3e-3}
     assert not far
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("family", "sections"), ACCELERATE)
+def test_accelerates_units_agree(family: str, sections: dict[str, Any]) -> None:
+    """Embedding apart, last norm and head together; adapters in fp32 gathered in 16 bits; no reduction but the last."""
+    batch = {"micro_batch": 1, "sequence": 384, "accumulation": 1}
+    plan = plan_of(
+        FAMILIES[family],
+        parallel={"strategy": "fsdp2", "dp": 4},
+        stack={
+            "versions": {**VERSIONS, "accelerate": "1.15.0", "peft": "0.21.2"},
+            "recompute": RECOMPUTE["none"],
+            "allocator": {"expandable_segments": True},
+        },
+        **{"precision": PURE, "batch": batch, **sections},
+    )
+    ours = estimate(plan).peak.allocated.expected
+    theirs = trace_of(traced(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator)).moments
+    assert ours == pytest.approx(max(one.allocated for one in theirs), rel=3e-3)

@@ -117,5 +117,5 @@ def _quantised(piece: Piece, data: dict[str, Any], where: str) -> None:
         return
     piece.give("quantization.kind", kind, where)
     group = given.whole("group_size", "q_group_size", least=-1)
-    if kind in GROUPED and group and group > 0:
+    if kind in GROUPED and group:
         piece.give("quantization.group_size", group, where)

@@ -217,7 +217,7 @@ class Fsdp2(UnitHooks):
         part = lines.leaving(unit, size) if how.offload else lines.gradient(unit, size)
         named = [turned[-1][0]] if how.reduced.holds_last else []  # where a loop over all of them ended
         events = [*before, taken + 1, *(-new - 1 for new, _ in turned if new not in named)]
-        if how.reduce != how.stored:
+        if how.reduce != lines.summed(unit):
             out = lines.reduced(unit, size)
             events += [out + 1, part + 1]
             if how.reduced.holds_output:

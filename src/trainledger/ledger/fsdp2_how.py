@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -73,7 +74,11 @@ class How:
 
     def kept(self, weight: Weight) -> DType:
         """The dtype of a weight's shards."""
-        return parameter_of(weight, self.stored)[1]
+        return parameter_of(weight, weight.dtype or self.stored)[1]
+
+    def summed(self, weights: Sequence[Weight]) -> DType:
+        """The dtype of these weights' gradients once they are reduced: that of the shards that are trained."""
+        return next((self.kept(one) for one in weights if one.tuned), self.stored)
 
     def ranks_of(self, weight: Weight) -> int:
         """Ranks that one weight is sharded over."""

@@ -139,12 +139,17 @@ class UnitLines:
     def gradient(self, unit: Unit, size: int) -> int:
         """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
         name = f"gradients of {unit.name}, this rank's part"
-        return self._flat(Account.GRADIENTS, name, size, (self.how.stored, FSDP2.streams.reduce), self._ranks(unit))
+        made = (self.summed(unit), FSDP2.streams.reduce)
+        return self._flat(Account.GRADIENTS, name, size, made, self._ranks(unit))
+
+    def summed(self, unit: Unit) -> DType:
+        """The dtype of a unit's reduced gradients."""
+        return self.how.summed([one.weight for one in unit.members])
 
     def leaving(self, unit: Unit, size: int) -> int:
         """The same, where it is copied to the host at once."""
         name = f"reduced gradients of {unit.name}, on their way to the host"
-        return self._flat(Account.REDUCTION, name, size, (self.how.stored, FSDP2.streams.reduce))
+        return self._flat(Account.REDUCTION, name, size, (self.summed(unit), FSDP2.streams.reduce))
 
     def _flat(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
         dtype, stream = made

@@ -45,7 +45,7 @@ def packing_of(plan: Plan) -> Packing | None:
     raised = precision.weights == "fp32" and precision.compute != "fp32"
     loaded = DTYPES[precision.compute if raised else precision.weights]
     release = plan.stack.versions.get(kind.package, "")
-    return Packing(kind, given.double, given.group_size or 0, release, compute, loaded)
+    return Packing(kind, given.double, max(given.group_size or 0, 0), release, compute, loaded)
 
 
 def quantised(model: Model, packing: Packing, transformers: str) -> Model:

@@ -12,6 +12,7 @@ from trainledger.facts.devices import find_device
 from trainledger.facts.names import PACKAGES
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
+from trainledger.facts.sharding import HYBRID
 from trainledger.facts.versions import NEWEST, names_version
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -111,8 +112,9 @@ def _shard(plan: Plan) -> Iterator[Finding]:
     if parallel.shard is not None and (ranks.dp * ranks.cp) % parallel.shard:
         found = f"shard {parallel.shard} does not divide dp {ranks.dp} x cp {ranks.cp}"
         yield Finding(Problem("parallel.shard", found, "the strategy shards over a part of these ranks"), keys)
-    if parallel.strategy == "hsdp" and parallel.shard is None:
-        allowed = "hsdp shards over some ranks and replicates over the others"
+    hybrid = parallel.strategy == "fsdp1" and str(parallel.options.get("sharding_strategy")).upper() in HYBRID
+    if (parallel.strategy == "hsdp" or hybrid) and parallel.shard is None:
+        allowed = f"{HYBRID[0] if hybrid else 'hsdp'} shards over some ranks and replicates over the others"
         yield Finding(Problem("parallel.shard", "missing", allowed, f"Set it to a divisor of dp {ranks.dp}."), keys)
 
 

@@ -20,7 +20,7 @@ from trainledger.plan.types import (
     AdapterRank,
     Bool,
     Dropout,
-    Layers,
+    GroupSize,
     Norm,
     OptimizerName,
     Parameters,
@@ -50,7 +50,7 @@ class Quantization(Section):
 
     kind: QuantizationKind = Field(description="The storage format.")
     double: Bool = Field(False, description="Whether the block scales are quantised too.")
-    group_size: Layers = Field(None, description="Weights per scale, for GPTQ and AWQ.")
+    group_size: GroupSize = Field(None, description="Weights per scale, for GPTQ and AWQ; -1: all inputs.")
 
 
 class Fp8(Section):

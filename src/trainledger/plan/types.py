@@ -15,6 +15,7 @@ from trainledger.facts.limits import (
     ACCUMULATION,
     DEGREE,
     GLOBAL_BATCH,
+    GROUP,
     MICRO_BATCH,
     PARAMETERS,
     RANK,
@@ -61,6 +62,11 @@ def whole(value: object, least: int, most: int, unit: str) -> int:
 
 def _whole(limit: Limit, least: int = 1) -> Callable[[object], int]:
     return lambda value: whole(value, least, limit.value, limit.unit)
+
+
+def _group(value: object) -> int:
+    """Weights of a group; -1: all inputs of an output, as checkpoints say it."""
+    return -1 if value == -1 else whole(value, 1, GROUP.value, GROUP.unit)
 
 
 def _size(value: object) -> int:
@@ -135,6 +141,7 @@ def _optional(read: Callable[[object], Any]) -> BeforeValidator:
 
 _COUNT_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}
 _COUNT_OR_NULL = {"anyOf": [*_COUNT_SCHEMA["anyOf"], {"type": "null"}]}
+_GROUP_OR_NULL = {"anyOf": [{"const": -1}, *_COUNT_OR_NULL["anyOf"]]}
 _SIZE_OR_NULL = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}, {"type": "null"}]}
 _OPTIMIZERS = (*OPTIMIZERS, *(name for name in LATER_OPTIMIZERS.names if name not in OPTIMIZERS))
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
@@ -151,6 +158,7 @@ Degree = Annotated[int, BeforeValidator(_whole(DEGREE)), WithJsonSchema(_COUNT_S
 DegreeOrNull = Annotated[int | None, _optional(_whole(DEGREE)), WithJsonSchema(_COUNT_OR_NULL)]
 AdapterRank = Annotated[int | None, _optional(_whole(RANK)), WithJsonSchema(_COUNT_OR_NULL)]
 Layers = Annotated[int | None, _optional(_whole(RANK)), WithJsonSchema(_COUNT_OR_NULL)]
+GroupSize = Annotated[int | None, _optional(_group), WithJsonSchema(_GROUP_OR_NULL)]
 Parameters = Annotated[int | None, _optional(_whole(PARAMETERS, 0)), WithJsonSchema(_COUNT_OR_NULL)]
 Count = Annotated[int | None, _optional(_whole(PARAMETERS)), WithJsonSchema(_COUNT_OR_NULL)]
 Share = Annotated[

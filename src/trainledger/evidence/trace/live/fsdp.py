@@ -20,6 +20,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from trainledger.evidence.trace.live.dtypes import TORCH
 from trainledger.evidence.trace.live.ledger import StorageLedger
 from trainledger.evidence.trace.live.session import BACKWARD, Session
+from trainledger.facts.sharding import OWN_UNITS
+from trainledger.facts.trainer import TRAINER_BATCH
+from trainledger.facts.versions import at_least
 from trainledger.lines.line import Account
 from trainledger.plan.schema import Plan
 
@@ -42,9 +45,10 @@ def pretend_ranks(world: int) -> Iterator[Any]:
 
 def shard(plan: Plan, model: Any, mesh: Any) -> None:
     """Shard every layer, then the rest, as training scripts do: the blocks that the model says are not to be split,
-    where they stand in a list (an embedding that is one may share its weight with the head)."""
+    where they stand in a list (an embedding that is one may share its weight with the head); where accelerate does so,
+    embedding and head by themselves."""
     precision = plan.precision
-    kept = precision.weights == precision.compute
+    kept = all(one.dtype == TORCH[precision.compute] for one in model.parameters() if one.is_floating_point())
     policy = MixedPrecisionPolicy(
         param_dtype=None if kept else TORCH[precision.compute],
         reduce_dtype=TORCH[precision.reduce] if precision.reduce and precision.reduce != precision.compute else None,
@@ -55,7 +59,28 @@ def shard(plan: Plan, model: Any, mesh: Any) -> None:
         for module in layers:
             if type(module).__name__ in names:
                 fully_shard(module, **how)
+    words, head = model.get_input_embeddings(), model.get_output_embeddings()
+    if _apart(plan) and head is not None and head.weight is not words.weight:
+        fully_shard(words, **how)
+        fully_shard([*_last_norm(model, words), head], **{**how, "reshard_after_forward": False})
     fully_shard(model, **how)
+
+
+def _apart(plan: Plan) -> bool:
+    release = plan.stack.versions.get(OWN_UNITS.package)
+    return bool(release) and at_least(release, OWN_UNITS.since)
+
+
+def _last_norm(model: Any, words: Any) -> list[Any]:
+    """The norm that stands beside the embedding, where the layers do."""
+    inner = next(one for one in model.modules() if words in one.children())
+    return [one for one in inner.children() if "Norm" in type(one).__name__][-1:]
+
+
+def waits(plan: Plan) -> bool:
+    """Whether gradients are reduced in a step's last micro-batch only: as said, or as accelerate does."""
+    given = plan.parallel.options.get("no_sync")
+    return TRAINER_BATCH.package in plan.stack.versions if given is None else bool(given)
 
 
 @contextmanager

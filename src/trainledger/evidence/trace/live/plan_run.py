@@ -221,6 +221,7 @@ class Script:
             for micro in range(plan.batch.accumulation):
                 if step > 1 or micro:
                     session.enter(FORWARD, step)
+                self._synced(micro + 1 == plan.batch.accumulation)
                 self._micro(step, batch, scaler)
             if plan.optimizer.grad_clip is not None:
                 session.enter(CLIP, step)
@@ -235,6 +236,13 @@ class Script:
                 scaler.update()
             session.stepped(optimizer)
             optimizer.zero_grad(set_to_none=not self.keeps)
+
+    def _synced(self, last: bool) -> None:
+        """FSDP2 reduces gradients in this micro-batch, or leaves them whole."""
+        if self.plan.parallel.strategy == "fsdp2" and self.plan.batch.accumulation > 1:
+            from trainledger.evidence.trace.live.fsdp import waits
+
+            self.model.set_requires_gradient_sync(last or not waits(self.plan))
 
     def _micro(self, step: int, batch: Mapping[str, Any], scaler: Any) -> None:
         session = self.session
