@@ -165,3 +165,32 @@ def test_deepspeed_s_own_section_says_where_the_optimizer_lies(strategy: str, pl
     plan = resolved(parallel={"strategy": strategy, "dp": 4, "options": options})
     assert plan.offload.optimizer == place
     assert (plan.optimizer.implementation == "cpu") == (place is not None)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "release", "more", "dtype"),
+    [
+        ("ddp", "", {}, "fp32"),
+        ("zero1", "0.19.8", {}, "bf16"),
+        ("zero2", "0.9.5", {}, "bf16"),
+        ("zero3", "0.18.9", {}, "bf16"),
+        ("zero3", "0.19.8", {}, "fp32"),
+        ("zero3", "0.19.8", {"quantization": {"kind": "nf4"}}, "bf16"),
+        ("zero3", "0.19.8", {"autocast": False}, "bf16"),
+    ],
+)
+def test_adapters_under_deepspeed_have_the_engines_dtype(
+    strategy: str, release: str, more: dict[str, Any], dtype: str
+) -> None:
+    """But beside a model that was built under zero.Init, since a release."""
+    given = dict(more)
+    options = {"autocast_adapter_dtype": False} if given.pop("autocast", True) is False else {}
+    plan = resolved(
+        precision={"weights": "bf16"},
+        adapter={"kind": "lora", "r": 8, "targets": "all-linear", "options": options},
+        parallel={"strategy": strategy, "world": 2},
+        stack=versions(deepspeed=release) if release else {},
+        **given,
+    )
+    assert plan.adapter is not None
+    assert plan.adapter.dtype == dtype

@@ -50,10 +50,12 @@ def cases() -> list[tuple[str, str, str, str]]:
     return [(*one, list(RECOMPUTE)[number % len(RECOMPUTE)]) for number, one in enumerate(chosen)]
 
 
-# those that run without values: LoHa and LoKr draw a number, BOFT reads one, AdaLoRA adds a loss of its own
+# those that run without values: BOFT reads one, AdaLoRA adds a loss of its own
 METHODS: dict[str, dict[str, Any]] = {
     "ia3": {"options": {"feedforward_modules": ["down_proj"]}, "targets": ["k_proj", "v_proj", "down_proj"]},
     "vera": {"r": 32},
+    "loha": {"r": 8},
+    "lokr": {"r": 8},
     "oft": {},
     "fourierft": {"options": {"n_frequency": 500}},
     "prompt-tuning": {"options": {"num_virtual_tokens": 32}},

@@ -10,9 +10,12 @@ from trainledger.facts.peft import ADAPTER_DTYPE, DEFAULT_TARGETS, LORA_KINDS, T
 from trainledger.facts.peft_methods import METHODS
 
 _GIVEN = ("adapter.kind", GIVEN)
+_ZERO3 = ("parallel.strategy", ("zero3",))
+_HALF = ("precision.weights", ("bf16", "fp16"))
+LEFT = "0.19.3"  # since this release the engine casts no parameter of a model that was built under zero.Init
 ENGINE = Source(
     "DeepSpeed, parameters cast by the engine",
-    "deepspeed/runtime/engine.py, _configure_distributed_model",
+    "deepspeed/runtime/engine.py, _configure_distributed_model, _cast_module_mixed_precision",
     "0.9.5 to 0.19.8",
 )
 ADAPTER_DTYPES = (
@@ -26,21 +29,9 @@ ADAPTER_DTYPES = (
     DefaultRow(
         "adapter.dtype",
         Follows("precision.weights"),
-        "DeepSpeed's engine casts every parameter to its own dtype",
-        ENGINE,
-        (_GIVEN, ("parallel.strategy", ("zero1", "zero2")), ("precision.weights", ("bf16", "fp16"))),
-    ),
-    DefaultRow(
-        "adapter.dtype",
-        Follows("precision.weights"),
-        "DeepSpeed's engine casts every parameter to its own dtype",
-        ENGINE,
-        (
-            _GIVEN,
-            framework("deepspeed"),
-            ("parallel.strategy", ("none", "ddp")),
-            ("precision.weights", ("bf16", "fp16")),
-        ),
+        "copies of norms keep their dtype, which autocast_adapter_dtype leaves",
+        Source("PEFT ln-tuning, _cast_adapter_dtype", "peft/tuners/ln_tuning/model.py", "0.21.2"),
+        (("adapter.kind", ("ln-tuning",)),),
     ),
     DefaultRow(
         "adapter.dtype",
@@ -52,9 +43,43 @@ ADAPTER_DTYPES = (
     DefaultRow(
         "adapter.dtype",
         Follows("precision.weights"),
-        "copies of norms keep their dtype, which autocast_adapter_dtype leaves",
-        Source("PEFT ln-tuning, _cast_adapter_dtype", "peft/tuners/ln_tuning/model.py", "0.21.2"),
-        (("adapter.kind", ("ln-tuning",)),),
+        "DeepSpeed's engine casts every parameter to its own dtype",
+        ENGINE,
+        (_GIVEN, ("parallel.strategy", ("zero1", "zero2")), _HALF),
+    ),
+    DefaultRow(
+        "adapter.dtype",
+        Follows("precision.weights"),
+        "DeepSpeed's engine casts every parameter of a quantised model, which zero.Init does not build",
+        ENGINE,
+        (_GIVEN, _ZERO3, _HALF, ("quantization.kind", GIVEN)),
+    ),
+    DefaultRow(
+        "adapter.dtype",
+        "fp32",
+        "adapters beside a model built under zero.Init stay as PEFT made them",
+        ENGINE,
+        (_GIVEN, _ZERO3, _HALF),
+        (("deepspeed", LEFT), ("peft", ADAPTER_DTYPE.since)),
+    ),
+    DefaultRow(
+        "adapter.dtype",
+        Follows("precision.weights"),
+        "DeepSpeed's engine casts every parameter to its own dtype",
+        ENGINE,
+        (_GIVEN, _ZERO3, _HALF),
+    ),
+    DefaultRow(
+        "adapter.dtype",
+        Follows("precision.weights"),
+        "DeepSpeed's engine casts every parameter to its own dtype",
+        ENGINE,
+        (
+            _GIVEN,
+            framework("deepspeed"),
+            ("parallel.strategy", ("none", "ddp")),
+            _HALF,
+        ),
     ),
     DefaultRow(
         "adapter.dtype",

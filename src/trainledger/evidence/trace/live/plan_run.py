@@ -116,6 +116,7 @@ def build_model(plan: Plan) -> Any:
     else:
         _freeze(plan, model)
     model.train()
+    _undrawn(model)
     recompute_layers(plan, model)
     return model
 
@@ -191,6 +192,13 @@ def _adapted(plan: Plan, model: Any) -> Any:
         if one.requires_grad and ADAPTER in name and WHOLE not in name:  # others keep their own, as in PEFT's cast
             one.data = one.data.to(TORCH[given.dtype])
     return made
+
+
+def _undrawn(model: Any) -> None:
+    """LoHa and LoKr run where a draw is above their dropout: above 0 each is, of which a trace knows nothing."""
+    for one in model.modules():
+        if hasattr(one, "module_dropout") and not any((*one.module_dropout.values(), *one.rank_dropout.values())):
+            one.training = False
 
 
 class Script:
