@@ -8,6 +8,7 @@ from trainledger.base.problems import Problem, nearest
 from trainledger.facts.float8 import LOW, NO_COMPILE, RECIPES
 from trainledger.facts.sharding import SECOND
 from trainledger.facts.torchtitan import NAME, OP, ROWS, Change, holds
+from trainledger.ledger.budgeted import budget_of
 from trainledger.ledger.run import every_of
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.plan.degrees import degrees
@@ -22,8 +23,13 @@ def torchtitan_problems(plan: Plan) -> Iterator[Problem]:
     given = plan.stack.recompute
     if given.modules:
         yield Problem("stack.recompute.modules", f"given with {NAME}", f"its policies are {OP!r} and every n-th layer")
+    elif given.kind == "selective" and budget_of(given.policy) is not None:
+        if not plan.stack.compile:
+            need = "the compiler keeps within a budget: stack.compile is needed"
+            yield Problem("stack.recompute.policy", f"found {given.policy!r} without compile", need)
     elif given.kind == "selective" and given.policy != OP and not every_of(given.policy):
-        yield Problem("stack.recompute.policy", f"found {given.policy!r}", f"{OP!r} or every n-th layer is needed")
+        need = f"{OP!r}, every n-th layer or a memory budget is needed"
+        yield Problem("stack.recompute.policy", f"found {given.policy!r}", need)
     if given.reentrant:
         yield Problem("stack.recompute.reentrant", f"found true with {NAME}", "it recomputes without reentrance")
     yield from _low(plan)

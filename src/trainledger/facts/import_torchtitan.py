@@ -46,7 +46,8 @@ KEYS: tuple[KeyRow, ...] = (
         "training.mixed_precision_param training.mixed_precision_reduce training.enable_cpu_offload training.compile "
         "compile compile.enable compile.components compile.enable_async_tensor_parallel optimizer.name "
         "optimizer.implementation optimizer.fused activation_checkpoint activation_checkpoint.mode "
-        "activation_checkpoint.selective_ac_option float8.enable_float8_linear training.enable_float8_linear "
+        "activation_checkpoint.selective_ac_option activation_checkpoint.memory_budget "
+        "float8.enable_float8_linear training.enable_float8_linear "
         "training.fp8_linear float8.force_recompute_fp8_weight_in_bwd comm.mode module config job.config_file".split(),
     ),
     *straight(
@@ -91,7 +92,6 @@ KEYS: tuple[KeyRow, ...] = (
             ("training.deterministic", EITHER),
             ("training.disable_cuda_graphs", EITHER),
             ("training.debug_moe_force_load_balance", EITHER),
-            ("activation_checkpoint.memory_budget", EITHER),
             ("activation_checkpoint.early_stop", EITHER),
             *((f"{place}.filter_fqns", EITHER) for place in (*FLOAT8, *MX)),
             *((f"{place}.precompute_float8_dynamic_scale_for_fsdp", EITHER) for place in FLOAT8),

@@ -125,7 +125,16 @@ SCHEDULES: dict[str, WordRow] = {
 }
 _ACS = _read("distributed/activation_checkpoint.py; SelectiveAC, FullAC of 2026")
 RECOMPUTES: dict[str, WordRow] = words(
-    _ACS, (("none", "none"), ("full", "full"), ("selective", "selective"), ("full-ac", "full"), ("selective-ac", "op"))
+    _ACS,
+    (
+        ("none", "none"),
+        ("full", "full"),
+        ("selective", "selective"),
+        ("full-ac", "full"),
+        ("selective-ac", "op"),
+        ("memory_budget", "budget"),
+        ("memory-budget-ac", "budget"),
+    ),
 )
 
 

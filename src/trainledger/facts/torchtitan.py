@@ -149,6 +149,22 @@ ORDERED = Ordered(100, _read("models/attention.py, has_cuda_capability(10, 0)", 
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """The policy that keeps what a share of the memory holds (`memory budget 0.5`): its words, the share where none is
+    given, and of how many results every choice is tried."""
+
+    words: str
+    share: float
+    exact: int
+    source: Source
+
+
+BUDGET = Budget(
+    "memory budget", 0.5, 12, _read("distributed/activation_checkpoint.py, MemoryBudgetAC (#1731)", "b27638732")
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """What the policy `op` keeps: attention by these kernels (`later`: once SAVES_CUDNN holds), and all products but
     each `every`th of a layer."""

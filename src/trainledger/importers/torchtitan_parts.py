@@ -18,6 +18,7 @@ from trainledger.facts.import_torchtitan_words import (
     TRAIN,
 )
 from trainledger.facts.import_words import WordRow
+from trainledger.facts.torchtitan import BUDGET
 from trainledger.importers.keyed import Keyed
 from trainledger.importers.overlay import fill, ordinal, shown
 from trainledger.importers.piece import Piece
@@ -196,6 +197,9 @@ def recompute(keys: Keyed, piece: Piece) -> None:
         piece.give("stack.recompute", "none", where)
     elif row.value == "full" or option == "1":
         piece.give("stack.recompute", {"kind": "full", "reentrant": False}, where)
+    elif row.value == "budget":
+        share = keys.raw("activation_checkpoint.memory_budget", default=BUDGET.share)
+        piece.give("stack.recompute", {"kind": "selective", "policy": f"{BUDGET.words} {share}"}, where)
     elif row.value == "op" or option == "op":
         piece.give("stack.recompute", {"kind": "selective", "policy": "op"}, where)
     elif option.isdecimal() and int(option):

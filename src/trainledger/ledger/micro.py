@@ -11,7 +11,6 @@ from trainledger.facts.dtypes import DType
 from trainledger.facts.outputs import KEPT_CACHE
 from trainledger.facts.preference_row import Outputs
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
-from trainledger.facts.torchtitan import OP
 from trainledger.ledger.arrange import Pieces
 from trainledger.ledger.blocks import Walked, Walker
 from trainledger.ledger.closing import Ending, closing_of, edge, held_gradient
@@ -120,8 +119,8 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
     walker = Returning(job.book, piece, leaves.first) if returns else walker
     named = (kind.first and _named(job)) or hands_hidden(job.run)
     keep = frozenset({source}) if named else frozenset()
-    if frame.software.framework == TORCHTITAN and kind.recompute in (OP, "full"):
-        walked = Selective(job.book, piece, leaves.first).keeping(recompute_of(frame, kind.recompute == OP), keep)
+    if frame.software.framework == TORCHTITAN and kind.recompute not in ("none", "selective"):
+        walked = Selective(job.book, piece, leaves.first).keeping(recompute_of(frame, kind.recompute), keep)
         return Layer(walked, tape.dtype[target])
     if kind.recompute in ("none", "selective"):
         regions = regions_of(tape, frame.marks, job.run.modules) if kind.recompute == "selective" else ()

@@ -25,6 +25,7 @@ from trainledger.facts.torchtune import BOUND_LOSS, Early, early
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
+from trainledger.ledger.budgeted import budget_of
 from trainledger.ledger.frame import Setting
 from trainledger.ledger.rows import hides, rows_of
 from trainledger.ledger.scoring import Scoring, scoring_of, trainer_of
@@ -235,8 +236,9 @@ def _recompute(plan: Plan) -> str:
     given, release = plan.stack.recompute, plan.stack.versions.get("transformers")
     if NO_CHECKPOINTS.holds(plan.keys().get("model_type"), release):
         return "none"
-    if given.kind == "selective" and given.policy == OP:
-        return OP
+    share = budget_of(given.policy) if given.kind == "selective" else None
+    if given.kind == "selective" and given.policy and (given.policy == OP or share is not None):
+        return "none" if share == 1 else given.policy
     if given.kind == "none" or (given.kind == "selective" and given.modules and not every_of(given.policy)):
         return given.kind
     return "reentrant" if given.reentrant else "full"

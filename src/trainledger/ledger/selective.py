@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from trainledger.facts.collectives import WAITED
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.facts.torchtitan import NAME, SAVED, Change, holds
+from trainledger.facts.torchtitan import NAME, OP, SAVED, Change, holds
 from trainledger.facts.versions import at_least
 from trainledger.ledger.blocks import Behind, Walked, Walker
+from trainledger.ledger.budgeted import budget_of, kept_within
 from trainledger.ledger.experts_torchtitan import EXCHANGE
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.inductor import needed_again
@@ -68,10 +69,14 @@ class Kept(NamedTuple):
     on: bool = False
 
 
-def recompute_of(frame: Frame, policy: bool) -> Kept:
-    """How torchtitan recomputes a layer, whole or by its policy `op`. Compiled code keeps and runs again only what its
-    backward reads."""
-    kept = kept_by_policy(frame) if policy else ()
+def recompute_of(frame: Frame, how: str) -> Kept:
+    """How torchtitan recomputes a layer: whole, by its policy `op`, or within a budget. Compiled code keeps and runs
+    again only what its backward reads."""
+    budget = budget_of(how)
+    if budget is not None:
+        within = kept_within(frame.tape, budget)
+        return Kept(within, frozenset(range(len(frame.tape.prims))) - needed_again(frame.tape, within))
+    kept = kept_by_policy(frame) if how == OP else ()
     if not frame.software.compiled:
         return Kept(frozenset(kept), on=holds(Change.RUNS_ON, frame.software.release(NAME)))
     needed = needed_again(frame.tape, kept)

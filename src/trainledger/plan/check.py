@@ -13,6 +13,7 @@ from trainledger.facts.names import PACKAGES
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.sharding import HYBRID
+from trainledger.facts.torchtitan import BUDGET
 from trainledger.facts.versions import NEWEST, names_version
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -20,6 +21,7 @@ from trainledger.plan.text import shown
 
 _STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
 _EVERY = re.compile(r"every ([1-9]\d{0,5})(st|nd|rd|th) layer")
+_BUDGET = re.compile(rf"{BUDGET.words} (0|1|0?\.\d{{1,6}}|[01]\.0{{1,6}})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +144,9 @@ def _strategy(plan: Plan) -> Iterator[Finding]:
 
 def _recompute(plan: Plan) -> Iterator[Finding]:
     policy, keys = plan.stack.recompute.policy, ("stack.recompute",)
-    if policy is not None and policy != "op" and not _EVERY.fullmatch(policy):
-        problem = Problem(
-            "stack.recompute.policy", f'"{policy[:40]}"', "allowed is op, or every 2nd layer, every 3rd layer, ..."
-        )
+    if policy is not None and policy != "op" and not _EVERY.fullmatch(policy) and not _BUDGET.fullmatch(policy):
+        allowed = "allowed is op, every 2nd layer, every 3rd layer, ..., or memory budget 0.5"
+        problem = Problem("stack.recompute.policy", f'"{policy[:40]}"', allowed)
         yield Finding(problem, keys)
     kind = plan.stack.recompute.kind
     for name in sorted(plan.stack.recompute.model_fields_set - {"kind"}):

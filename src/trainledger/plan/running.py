@@ -107,7 +107,7 @@ class Recompute(Section):
     method: RecomputeMethod | None = Field(None, description="Layers in uniform groups, or the first ones of a stage.")
     num_layers: Layers = Field(None, description="Layers per group (uniform) or per stage (block).")
     modules: tuple[Text, ...] | None = Field(None, description="Names of the modules that are recomputed.")
-    policy: Text | None = Field(None, description="`op` (by operation) or `every 2nd layer`.")
+    policy: Text | None = Field(None, description="`op` (by operation), `every 2nd layer`, or `memory budget 0.5`.")
 
     @model_validator(mode="before")
     @classmethod
