@@ -9,8 +9,7 @@ from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, SETTINGS, Move
 from trainledger.facts.import_megatron import ROWS as ARGUMENTS
 from trainledger.facts.import_rows import Means
 from trainledger.facts.option_row import Direction, Effect, Kind, Row
-from trainledger.facts.options import OPTION_MAPS, ROWS, find_option, option_names
-from trainledger.facts.options_megatron import MEGATRON_ROWS
+from trainledger.facts.options import MEGATRON_ROWS, OPTION_MAPS, ROWS, find_option, option_names
 from trainledger.facts.options_parallel import PARALLEL_ROWS
 from trainledger.facts.options_stack import STACK_ROWS
 from trainledger.facts.options_training import TRAINING_ROWS

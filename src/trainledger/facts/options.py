@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainledger.facts.option_row import Direction, Effect, Kind, Row
-from trainledger.facts.options_megatron import MEGATRON_ROWS
+from trainledger.facts.options_megatron import further
 from trainledger.facts.options_parallel import PARALLEL_ROWS
 from trainledger.facts.options_stack import STACK_ROWS
 from trainledger.facts.options_training import TRAINING_ROWS
@@ -18,6 +18,8 @@ OPTION_MAPS = (
     "stack.env",
     "stack.allocator",
 )
+_OWN = frozenset(row.name for row in (*PARALLEL_ROWS, *STACK_ROWS))
+MEGATRON_ROWS: tuple[Row, ...] = tuple(further(_OWN))
 ROWS: dict[tuple[str, str], Row] = {
     (row.where, row.name): row for row in (*PARALLEL_ROWS, *STACK_ROWS, *TRAINING_ROWS, *MEGATRON_ROWS)
 }
