@@ -77,6 +77,9 @@ COUNTS_CONTEXT = _since("0.12", "the default bucket counts context-parallel rank
 GATHERS_AT_STEP = _since("0.9", "no buckets where weights are gathered with the optimizer's step", TRAINING)
 LAID_OUT_AHEAD = _since("0.18", "buffers laid out before they are wrapped, dense and expert in one order", TRAINING)
 LAID_OUT_BY_INSTANCE = _since("0.19", "buffers padded for the ranks of one instance", TRAINING)
+STANDS_IN = _since(
+    "0.14", "one stand-in for the output layer's gradient, kept", "megatron/core/tensor_parallel/layers.py"
+)
 FIXED_ROUTES = _since("0.15", "deterministic routes of tokens", "megatron/core/transformer/moe/moe_utils.py")
 OPTIMIZER_FILES = "megatron/core/optimizer/{__init__,distrib_optimizer,optimizer_config}.py"
 AWARE = _since("0.11", "a precision-aware optimizer", OPTIMIZER_FILES)

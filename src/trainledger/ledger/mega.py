@@ -64,7 +64,8 @@ class Mega:
     `spread`: a recomputed layer's kept input is spread over the tensor-parallel ranks; `indexed`: embeddings are looked
     up by indexing; `routing`: how experts run (None: there are none); `hosted`: what goes to the host (None:
     nothing); `away`: how many whole layers' saved tensors do; `delayed`: weights' gradients come after their module's
-    others."""
+    others; `anew`: what stands in for the output layer's gradient, which is added to its buffer, is made anew each time
+    and goes at once."""
 
     parts: Parts
     scattered: bool
@@ -77,6 +78,7 @@ class Mega:
     hosted: Hosted | None = None
     away: int = 0
     delayed: bool = False
+    anew: bool = False
 
     @property
     def ranks(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from trainledger.facts.megatron_buffers import STANDS_IN, release_of
 from trainledger.facts.megatron_offload import COUNT, LEAST, MODULES, OFFLOAD, OPTION
 from trainledger.facts.phases import TASKS
 from trainledger.ledger.frame import Setting
@@ -99,6 +100,7 @@ def mega_of(plan: Plan, architecture: str) -> Mega:
         hosted=_hosted(plan),
         away=int(options.get(COUNT) or 0),
         delayed=bool(parallel.options.get(OVERLAP) and parallel.options.get(DELAYED)),
+        anew=not STANDS_IN.holds(release_of(plan.stack.versions)),
     )
 
 

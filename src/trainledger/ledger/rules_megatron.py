@@ -135,6 +135,9 @@ def _product(f: Frame, weight: Weight, x: int, dims: Dims, ranks: int) -> int:
     t, w = f.tape, f.need(weight)
     out = t.fresh(dims, t.dtype[x], True, "output")
     steps: tuple[Step, ...] = (Step(Code.GRAD, 0), *(() if mega_of(f).added else (Step(Code.GRAD, 1),)))
+    if mega_of(f).added and mega_of(f).anew:
+        unused = aten.temporary(t, weight.dims, t.dtype[x], "unused gradient of a weight")
+        steps = (*steps, Step(Code.BORN, 0, unused), Step(Code.DEAD, 0, unused))
     if ranks > 1:
         whole = aten.temporary(t, stretched(t.dims[x], ranks), t.dtype[x], "whole gradient of the input")
         steps = (Step(Code.BORN, 0, whole), *steps, Step(Code.DEAD, 0, whole))
