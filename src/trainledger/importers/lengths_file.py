@@ -12,7 +12,6 @@ KEY = "lengths.file"
 NEEDED = "a length a line, a column named length, or a JSON list is needed"
 COLUMNS = ("length", "lengths", "tokens", "num_tokens", "n_tokens", "seq_len", "seq_length")
 GROUPED = re.compile(r"\d{1,3}(,\d{3})+")  # one number in groups of three, or several: it cannot be told
-SHOWN = 5  # lines that are told of, where many are wrong
 
 Cell = tuple[int, str]  # the line's number, and what stands there
 
@@ -24,7 +23,8 @@ def lengths_in(text: str, name: str) -> list[int]:
     cells = read(text, name)
     wrong = [(line, word) for line, word in cells if not _is_length(word)]
     if wrong:
-        raise InputError([_problem(f"found {word!r}", name, line) for line, word in wrong[:SHOWN]])
+        (line, word), *more = wrong
+        raise InputError([_problem(f"found {word!r}{_beside(len(more))}", name, line)])
     if not cells:
         raise InputError([_problem("no lengths", name, 0)])
     return [int(word) for _, word in cells]
@@ -38,6 +38,11 @@ def _problem(found: str, name: str, line: int, fix: str = "") -> Problem:
     return Problem(KEY, found, NEEDED, fix, f"{name}:{line}" if line else name)
 
 
+def _beside(more: int) -> str:
+    """How many further places are wrong."""
+    return f", and {more:,} more like it" if more else ""
+
+
 def _listed(text: str, name: str) -> list[Cell]:
     """A JSON list. Its elements' lines are not known: of a wrong one its place is told."""
     try:
@@ -46,7 +51,8 @@ def _listed(text: str, name: str) -> list[Cell]:
         raise InputError([_problem(f"no JSON: {error.msg}", name, error.lineno)]) from None
     numbers = [(at, one) for at, one in enumerate(data) if type(one) is not int or one < 1]
     if numbers:
-        raise InputError([_problem(f"element {at} is {json.dumps(one)}", name, 0) for at, one in numbers[:SHOWN]])
+        (at, one), *more = numbers
+        raise InputError([_problem(f"element {at} is {json.dumps(one)}{_beside(len(more))}", name, 0)])
     return [(0, str(one)) for one in data]
 
 
@@ -90,6 +96,7 @@ def _of_column(rows: Sequence[tuple[int, list[str]]], column: int, width: int, n
     wide = [(line, cells) for line, cells in rows if len(cells) != width]
     if wide:
         fix = "Name the columns in a first line, or write one number a line without separators."
-        raise InputError([_problem(f"found {len(cells)} values", name, line, fix) for line, cells in wide[:SHOWN]])
+        (line, cells), *more = wide
+        raise InputError([_problem(f"found {len(cells)} values{_beside(len(more))}", name, line, fix)])
     for line, cells in rows:
         yield line, cells[column]
