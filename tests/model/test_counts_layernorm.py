@@ -11,13 +11,16 @@ from trainledger.facts.catalogue import Entry, every_entry
 from trainledger.model.build import build
 from trainledger.model.counts import storages, total
 
-TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bloom", "mpt", "bert", "roberta",
+TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bloom", "mpt", "gptj", "codegen",
+         "stablelm", "persimmon", "nemotron", "olmo", "bert", "roberta",
          "distilbert", "xlm-roberta", "camembert")  # fmt: skip
 # Counts of the real class on the meta device, of models whose page states no exact count.
 COUNTED = {
     "opt-66b": 65719701504, "starcoderbase-3b": 3043311104, "starcoderbase-7b": 7327263232,
     "granite-20b-code": 20066993152, "granite-34b-code": 33715603456, "starcoder2-7b": 7173923840,
     "bert-large-cased": 333610308, "mpt-30b": 29957200896,
+    "codegen-350m": 356712448, "codegen-2b": 2779356160, "codegen-6b": 7064213504, "codegen-16b": 16032155648,
+    "persimmon-8b": 9397175296, "minitron-4b": 4190509056, "nemotron-4-340b": 341029195776,
 }  # fmt: skip
 ENTRIES = [entry for entry in every_entry() if entry.keys()["model_type"] in TYPES]
 
@@ -55,6 +58,15 @@ VARIANTS: list[dict[str, Any]] = [
      "tie_word_embeddings": False},
     {"model_type": "mpt", "vocab_size": 320, "d_model": 96, "n_layers": 3, "n_heads": 4},
     {"model_type": "mpt", **{key: TINY[key] for key in TINY if key != "pad_token_id"}, "tie_word_embeddings": False},
+    {"model_type": "gptj", **GPT, "rotary_dim": 8},
+    {"model_type": "codegen", **GPT, "rotary_dim": 8, "n_inner": 200},
+    {"model_type": "stablelm", **WIDE, "num_key_value_heads": 2, "use_qkv_bias": True},
+    {"model_type": "stablelm", **WIDE, "num_key_value_heads": 4, "use_parallel_residual": True, "qk_layernorm": True},
+    {"model_type": "persimmon", **WIDE},
+    {"model_type": "persimmon", **WIDE, "qk_layernorm": False, "tie_word_embeddings": True},
+    {"model_type": "nemotron", **WIDE, "num_key_value_heads": 2, "head_dim": 32},
+    {"model_type": "nemotron", **WIDE, "attention_bias": True, "mlp_bias": True, "num_key_value_heads": 4},
+    {"model_type": "olmo", **WIDE, "attention_bias": True},
     {"model_type": "distilbert", **DISTIL},
     {"model_type": "distilbert", **DISTIL, "tie_word_embeddings": False},
     {"model_type": "distilbert", **DISTIL, "architectures": ["DistilBertForSequenceClassification"]},
@@ -116,6 +128,8 @@ def test_defaults_are_those_of_the_config_class(kind: str) -> None:
         "distilbert": "n_layers",
     }
     config: dict[str, Any] = {"model_type": kind, layers.get(kind, "num_hidden_layers"): 2}
+    if kind == "nemotron":
+        config["num_key_value_heads"] = 8  # the class has none, and cannot be built without
     assert total(build(config)) == sum(tensor.numel() for tensor in _real(config).parameters())
 
 
@@ -135,6 +149,7 @@ def test_defaults_are_those_of_the_config_class(kind: str) -> None:
         ({"model_type": "falcon", **TINY, "num_attention_heads": 5}, "num_attention_heads"),
         ({"model_type": "falcon", **TINY, "parallel_attn": False, "new_decoder_architecture": True}, "parallel_attn"),
         ({"model_type": "falcon", **TINY, "num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn"),
+        ({"model_type": "codegen", **GPT, "n_head": 6}, "n_head"),
         ({"model_type": "bloom", "n_head": 5}, "n_head"),
         ({"model_type": "bloom", "pretraining_tp": 2, "slow_but_exact": True}, "slow_but_exact"),
         ({"model_type": "mpt", "attn_config": {"clip_qkv": 6}}, "attn_config.clip_qkv"),

@@ -16,6 +16,8 @@ COUNTED = {
     "starcoder2-7b": 7173923840, "glm-4-32b-0414": 32566081536, "powerlm-3b": 3510819072,
     "bert-large-cased": 333610308, "gemma-4-31b-text": 30697345280, "gemma-4-26b-a4b-text": 25233141760,
     "qwen3-next-80b-a3b": 79674391296, "mpt-30b": 29957200896,
+    "codegen-350m": 356712448, "codegen-2b": 2779356160, "codegen-6b": 7064213504, "codegen-16b": 16032155648,
+    "persimmon-8b": 9397175296, "minitron-4b": 4190509056, "nemotron-4-340b": 341029195776,
 }  # fmt: skip
 
 

@@ -22,6 +22,11 @@ _GPT: dict[str, Any] = {
     "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "resid_pdrop": 0.1,
     "embd_pdrop": 0.1, "attn_pdrop": 0.1, "add_cross_attention": False, "tie_word_embeddings": True,
 }  # fmt: skip
+_TURNED: dict[str, Any] = {  # GPT-J's sizes, and its own keys
+    "vocab_size": 50400, "n_positions": 2048, "n_embd": 4096, "n_layer": 28, "n_head": 16, "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False, "rotary_dim": 64,
+    "activation_function": "gelu_new",
+}  # fmt: skip
 _ENCODER: dict[str, Any] = {
     "intermediate_size": 3072, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
     "max_position_embeddings": 512, "type_vocab_size": 2, "is_decoder": False, "add_cross_attention": False,
@@ -44,6 +49,7 @@ def _code(name: str, note: str) -> Source:
 WIDENING = Fixed(4, _code("gpt2", "inner width over hidden size where n_inner is null"))
 OPT_OFFSET = Fixed(2, _code("opt", "OPTLearnedPositionalEmbedding.offset, rows before the first position"))
 FALCON_NORMS = Fixed(2, _code("falcon", "num_ln_in_parallel_attn of the new decoder architecture"))
+CODEGEN_SHARDS = Fixed(4, _code("codegen", "CodeGenAttention.mp_num, parts of the fused projection"))
 NEXT_SENTENCE = Fixed(2, _code("bert", "BertOnlyNSPHead, classes"))
 
 ROWS: tuple[ModelType, ...] = (
@@ -69,6 +75,18 @@ ROWS: tuple[ModelType, ...] = (
     _row("bloom", "bloom", vocab_size=250880, hidden_size=64, n_layer=2, n_head=8, hidden_dropout=0.0,
          attention_dropout=0.0, apply_residual_connection_post_layernorm=False, pretraining_tp=1, slow_but_exact=False,
          tie_word_embeddings=True),
+    *(_row(name, "gptj", **{**_GPT, **_TURNED}) for name in ("gptj", "codegen")),
+    _row("stablelm", "stablelm", **_sizes(50304, 2560, 32, 32), intermediate_size=6912, num_key_value_heads=32,
+         hidden_act="silu", use_qkv_bias=False, qk_layernorm=False, use_parallel_residual=False, hidden_dropout=0.0,
+         attention_dropout=0.0, tie_word_embeddings=False, partial_rotary_factor=0.25),
+    _row("persimmon", "stablelm", **_sizes(262144, 4096, 36, 64), intermediate_size=16384, hidden_act="relu2",
+         qk_layernorm=True, hidden_dropout=0.0, attention_dropout=0.0, tie_word_embeddings=False,
+         partial_rotary_factor=0.5),
+    _row("nemotron", "nemotron", **_sizes(256000, 6144, 32, 48), intermediate_size=24576, hidden_act="relu2",
+         attention_bias=False, attention_dropout=0.0, mlp_bias=False, tie_word_embeddings=False,
+         partial_rotary_factor=0.5),
+    _row("olmo", "nemotron", **_sizes(50304, 4096, 32, 32), intermediate_size=11008, hidden_act="silu",
+         attention_bias=False, attention_dropout=0.0, tie_word_embeddings=False),
     _row("mpt", "mpt", d_model=2048, n_heads=16, n_layers=24, max_seq_len=2048, vocab_size=50368,
          tie_word_embeddings=True),
     _row("distilbert", "distilbert", vocab_size=30522, max_position_embeddings=512, sinusoidal_pos_embds=False,

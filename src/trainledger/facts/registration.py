@@ -33,7 +33,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
         (
             "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "gemma", "gemma2", "gemma3_text",
             "cohere", "cohere2", "glm", "glm4", "granite", "olmo2", "olmoe", "smollm3", "starcoder2", "phi",
-            "arcee",
+            "arcee", "olmo", "nemotron",
             "minimax_m2", "ministral", "ministral3", "seed_oss", "hunyuan_v1_dense", "ernie4_5", "olmo3", "exaone4",
         ),
         (
@@ -76,6 +76,17 @@ REGISTRATIONS: tuple[Registration, ...] = (
         ("falcon",),
         ("self_attention", "mlp", "post_attention_layernorm", "input_layernorm", "ln_attn", "ln_mlp"),
         _classes("falcon"),
+    ),
+    Registration(
+        ("gptj",),
+        ("ln_1", "attn.k_proj", "attn.v_proj", "attn.q_proj", "attn", "mlp"),
+        _classes("gptj"),
+    ),
+    Registration(("codegen",), ("ln_1", "attn.out_proj", "attn.qkv_proj", "mlp"), _classes("codegen")),
+    Registration(
+        ("stablelm", "persimmon"),
+        ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn", "mlp", "input_layernorm"),
+        _classes("{stablelm,persimmon}"),
     ),
     Registration(
         ("mpt",),

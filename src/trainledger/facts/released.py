@@ -89,6 +89,14 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("gptj", "codegen"), "5.24", "",
+        Source(
+            "Transformers GPT-J and CodeGen",
+            "transformers/models/{gptj,codegen}/modeling_*.py: one table for all layers (5.24.0, not 5.20.0)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("gpt_oss",), "5.0", "",
         Source("Transformers gpt-oss", "transformers/models/gpt_oss/modeling_gpt_oss.py (5.0.0 to 5.24.0)", "5.24.0"),
     ),

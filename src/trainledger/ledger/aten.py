@@ -203,7 +203,8 @@ def mean(t: Tape, x: int) -> int:
 def cat(t: Tape, parts: Sequence[int], dims: Dims, name: str = "concatenation") -> int:
     """Concatenation; the gradients are views of the incoming one."""
     out = t.fresh(dims, t.dtype[parts[0]], any(t.grad[part] for part in parts), name)
-    steps = tuple(Step(Code.PASS, at) for at in range(len(parts)))
+    same = [t.dtype[part] == t.dtype[parts[0]] for part in parts]  # others' gradients are cast back
+    steps = tuple(Step(Code.PASS if one else Code.GRAD, at) for at, one in enumerate(same))
     return t.run(Prim("cat", tuple(parts), (out,), (), steps, ()))
 
 

@@ -10,7 +10,7 @@ from trainledger.ledger import attention, masks, ring, rules_parallel, rules_tor
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import Site
 from trainledger.model.operations_parallel import Gathered
-from trainledger.model.program import Attention, SinkAttention, WrittenAttention
+from trainledger.model.program import Attention, HighAttention, SinkAttention, WrittenAttention
 
 
 def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
@@ -22,7 +22,9 @@ def attention_of(f: Frame, spec: Attention, q: int, k: int, v: int) -> int:
     mask = masks.of_layer(f, spec)
     choice = f.choice(spec)
     if choice.kernel is Kernel.EAGER:
-        if isinstance(spec, SinkAttention):
+        if isinstance(spec, HighAttention):
+            out, weights = written.high(f.tape, (q, k, v), spec, mask)
+        elif isinstance(spec, SinkAttention):
             out, weights = sinks.eager(f.tape, (q, k, v), spec, mask, f.need(spec.sinks))
         else:
             out, weights = attention.eager(f.tape, (q, k, v), spec, mask, named=masks.adds(f))

@@ -67,6 +67,9 @@ def rotary_tables(frame: Frame, model: Model, dtype: DType) -> None:
             _compound(frame, half)
             return
         tape.scope = "rotary_emb"
+        if model.rotary.looked:
+            _looked(frame, full, FP32 if model.rotary.high else dtype)
+            return
         freqs = tape.run(Prim("mul", (), (tape.fresh(half, FP32, False, "angles"),), (), (), ()))
         both = freqs if model.rotary.half else aten.cat(tape, [freqs, freqs], full, "angles twice")
         waves = []
@@ -84,6 +87,17 @@ def table_dims(rotary: Rotary, sequence: int, batch: int, name: str = "") -> Dim
     single = Axis(Dim.ONE, 1)
     first = Axis(Dim.BATCH, batch) if rotary.each else single
     return (first, Axis(Dim.SEQUENCE, sequence), single, Axis(Dim.ROPE_DIM, rotary.width(name)))
+
+
+def _looked(frame: Frame, dims: Dims, dtype: DType) -> None:
+    """Every position's sines and cosines in one table, looked up in fp32: binds it as `cos`.
+
+    Source: transformers/models/{gptj,codegen}/modeling_*.py, *RotaryEmbedding.forward (5.24.0).
+    """
+    tape = frame.tape
+    rows = tape.run(Prim("index", (), (tape.fresh(dims, FP32, False, "sines and cosines"),), (), (), ()))
+    frame.names["cos"] = aten.to(tape, rows, dtype)
+    tape.end([rows])
 
 
 def _compound(frame: Frame, half: Dims) -> None:

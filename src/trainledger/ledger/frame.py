@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import DType
 from trainledger.ledger import stacked
+from trainledger.ledger.aten import to
 from trainledger.ledger.rows import Rows
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Tape
@@ -37,6 +38,10 @@ class Setting:
     transformers: str = ""
     rows: Rows = Rows.BARE
 
+    def cast(self, tape: Tape, x: int) -> int:
+        """A float that every layer is handed, as it arrives."""
+        return x
+
     @property
     def masked(self) -> bool:
         """Whether the batch has a mask of its tokens."""
@@ -59,6 +64,15 @@ class Setting:
         if self.norms is None:
             return self.weights
         return weight.dtype or (self.norms if weight.role in WITH_NORMS else self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed(Setting):
+    """A setting in which FSDP casts floats that a layer is handed to the dtype in which its weights are read."""
+
+    def cast(self, tape: Tape, x: int) -> int:
+        """A copy of another dtype."""
+        return to(tape, x, self.weights)
 
 
 @dataclass(frozen=True, slots=True)

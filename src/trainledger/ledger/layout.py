@@ -43,7 +43,7 @@ def buffers_of(job: Job) -> Copies:
     """Device tensors that are no parameters."""
     book = job.book
     lines = [(book.tensor(Account.BUFFERS, one.name, one.dims, one.dtype, MODELS), 1) for one in job.model.buffers]
-    if not job.model.rotary:
+    if not job.model.rotary or job.model.rotary.looked:
         return lines
     widths = Counter(job.model.rotary.width(name) for name in job.model.rotary.sets)
     halves = [((Axis(Dim.ROPE_DIM, width // len(FREQUENCIES)),), count) for width, count in widths.items()]

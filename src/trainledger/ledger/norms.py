@@ -12,14 +12,16 @@ from trainledger.ledger.tape import Tape
 from trainledger.model import program as p
 from trainledger.model.program import NormKind
 
+LAYERS = (NormKind.LAYER, NormKind.LAYER_HIGH, NormKind.LAYER_ONE_PLUS)
+
 
 def norm(f: Frame, spec: p.Norm, x: int) -> int:
     """A norm of this kind."""
     t, weight = f.tape, f.param(spec.weight)
     if weight is not None and spec.kind in rules_liger.RMS_KINDS and rules_liger.replaces(f.software):
         return rules_liger.rms_norm(t, f.software, spec, x, weight)
-    if spec.kind is NormKind.LAYER:
-        return nn.layer_norm(t, x, weight, f.param(spec.bias))
+    if spec.kind in LAYERS:
+        return _layer(t, spec.kind, x, (weight, f.param(spec.bias)))
     if spec.kind is NormKind.LAYER_MANUAL and weight is not None:
         return _layer_by_hand(t, x, weight)
     if weight is not None and spec.kind is NormKind.RMS_NATIVE:
@@ -60,6 +62,32 @@ def _by_power(t: Tape, x: int, weight: int | None) -> int:
     if weight is not None:
         normal = aten.mul(t, normal, aten.to(t, weight, FP32), "weighed")
     return aten.to(t, normal, t.dtype[x])
+
+
+def _layer(t: Tape, kind: NormKind, x: int, affine: tuple[int | None, int | None]) -> int:
+    """torch's own function."""
+    weight, bias = affine
+    if kind is NormKind.LAYER_HIGH:
+        return aten.to(t, nn.layer_norm(t, aten.to(t, x, FP32), weight, bias), t.dtype[x])
+    if kind is NormKind.LAYER_ONE_PLUS and weight is not None:
+        return _layer_one_plus(t, x, weight, bias)
+    return nn.layer_norm(t, x, weight, bias)
+
+
+def _layer_one_plus(t: Tape, x: int, weight: int, bias: int | None) -> int:
+    """NemotronLayerNorm1P: under autocast all of it is cast to the low dtype, and the norm runs outside of it."""
+    factor = aten.shift(t, weight)
+    if t.autocast is None:
+        return nn.layer_norm(t, x, factor, bias)
+    low = t.autocast
+    cast = [aten.to(t, one, low) for one in (x, factor)]
+    other = bias if bias is None else aten.to(t, bias, low)
+    t.end([factor])
+    t.autocast = None
+    out = nn.layer_norm(t, cast[0], cast[1], other)
+    t.autocast = low
+    t.end([*cast, *(() if other is None else (other,))])
+    return out
 
 
 def _layer_by_hand(t: Tape, x: int, weight: int) -> int:

@@ -42,11 +42,32 @@ def rope(t: Tape, spec: Rope, wholes: Sequence[int], tables: Pair) -> list[int]:
         named = [*out, *(parts[1] for parts in split)]
     if spec.join is Join.CAST:
         named = [*out]
-    if spec.join in (Join.LAST, Join.CAST, Join.APART):
+    if spec.join in (Join.LAST, Join.CAST, Join.APART, Join.RETURNED):
+        parts_named = out if spec.join is Join.RETURNED else []
         out = [_joined(t, spec, turned, parts[1]) for turned, parts in zip(out, split, strict=True)]
+        t.end(parts_named)
     result = [aten.to(t, x, dtype) if spec.back else x for x, dtype in zip(out, dtypes, strict=True)]
     t.end([*inputs, *used, *out, *result])
     return [*result, *named]
+
+
+def own(t: Tape, spec: Rope, both: Pair, table: int) -> list[int]:
+    """As `rope` of both, keys first; each spreads the table's sines and cosines for itself.
+
+    Source: transformers/models/{gptj,codegen}/modeling_*.py, apply_rotary_pos_emb (5.24.0).
+    """
+    queries, keys = both
+    split = {x: _parts(t, spec, x) for x in (keys, queries)}
+    turned: dict[int, int] = {}
+    for x in (keys, queries):
+        sin, cos = _spread(t, table), _spread(t, table)
+        turned[x] = _turn(t, spec, split[x][0], [cos, sin])
+        t.end([sin, cos])
+    dtypes = {x: t.dtype[x] for x in both}
+    joined = {x: _joined(t, spec, turned[x], split[x][1]) for x in (keys, queries)}
+    t.end([keys, queries])
+    result = [aten.to(t, joined[x], dtypes[x]) if spec.back else joined[x] for x in both]
+    return [*result, *(turned[x] for x in both), *(split[x][1] for x in both)]
 
 
 def _turn(t: Tape, spec: Rope, x: int, tables: list[int]) -> int:

@@ -50,6 +50,8 @@ OWN = (TORCHTITAN, PITHTRAIN)  # frameworks that write latent attention and expe
 
 
 def _rope(f: Frame, spec: p.Rope, both: list[int]) -> list[int]:
+    if spec.join is p.Join.OWN:
+        return rotary.own(f.tape, spec, (both[0], both[1]), f.setting.cast(f.tape, f.names["cos"]))
     cos, sin = (_table(f, f"{wave}{spec.tables}", spec.rotary) for wave in ("cos", "sin"))
     if spec.join is p.Join.NONE and rules_liger.replaces(f.software) and both[1:]:  # it turns both at once
         q, k = both

@@ -26,7 +26,7 @@ from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
 from trainledger.ledger.budgeted import budget_of
-from trainledger.ledger.frame import Setting
+from trainledger.ledger.frame import Mixed, Setting
 from trainledger.ledger.rows import hides, rows_of
 from trainledger.ledger.scoring import Scoring, scoring_of, trainer_of
 from trainledger.ledger.software import TILED, WHOLE_LOSS, Software
@@ -127,7 +127,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
     low = compute if precision.autocast else None
     gathered = plan.parallel.strategy in GATHERED
     options = stack.options
-    setting = Setting(
+    setting = (Mixed if _norms(plan, norms) is None and mixes(plan) else Setting)(
         batch=plan.batch.micro_batch * (len(PAIR) if plan.task in (*PAIRED, REWARDED) else 1),
         sequence=plan.batch.sequence // plan.parallel.cp + _virtual(plan),
         attention=_attention(plan, architecture),

@@ -8,12 +8,13 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger import aten
+from trainledger.ledger.attention import valued
 from trainledger.ledger.edges import ALIBI
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import widened
 from trainledger.ledger.nn import lowered
 from trainledger.ledger.tape import Code, Prim, Step, Tape
-from trainledger.model.program import Written, WrittenAttention
+from trainledger.model.program import Attention, HighAttention, Written, WrittenAttention
 
 NAMED = ("o", "scores", "high", "logits")  # what a written attention leaves: its result, and what its code names
 SOURCE = "x"  # what programs call the hidden state that an attention module reads
@@ -79,7 +80,7 @@ def _mpt(f: Frame, spec: WrittenAttention, both: tuple[int, int], mask: int | No
     """Scaled scores and biases in fp32, filled where the mask hides."""
     t = f.tape
     scores, v = both
-    every = f.names[ALIBI] if f.setting.norms else aten.to(t, f.names[ALIBI], f.setting.weights)
+    every = f.setting.cast(t, f.names[ALIBI])
     biases = aten.view(t, every, (*t.dims[every][:-1], t.dims[scores][-1]))  # those of the last keys
     scores = aten.add(t, aten.scale(t, scores, "scaled scores"), biases, "biased scores")
     if mask is not None:
@@ -104,7 +105,7 @@ def _scaled_in_place(t: Tape, x: int) -> int:
     return t.run(Prim("mul_", (x,), (t.alias(x),), (), aten.GRAD0, ()))
 
 
-def _scores(t: Tape, q: int, k: int, spec: WrittenAttention) -> int:
+def _scores(t: Tape, q: int, k: int, spec: Attention) -> int:
     batch, sequence, _, _ = t.dims[q]
     keys = Axis(Dim.KEY_SEQUENCE, t.dims[k][1].size)
     return _product(t, q, k, (batch, Axis(Dim.HEADS, spec.heads), sequence, keys), "scores")
@@ -127,5 +128,20 @@ def _product(t: Tape, a: int, b: int, dims: Dims, name: str) -> int:
     left = aten.view(t, low_a) if single or name == "values" else aten.copy(t, low_a)
     right = aten.view(t, wide) if single else aten.copy(t, wide)
     out = aten.matmul(t, left, right, dims, name)
-    t.end([low_a, low_b])
+    t.end([a, b, low_a, low_b])
     return out
+
+
+def high(t: Tape, qkv: tuple[int, int, int], spec: HighAttention, mask: int | None) -> tuple[int, int]:
+    """Scores of queries and keys in fp32, which autocast casts once more; the softmax cast to the values' dtype."""
+    q, k = (aten.to(t, x, FP32) for x in qkv[:2])
+    scores = aten.scale(t, _scores(t, q, k, spec), "scaled scores")
+    if mask is not None:
+        scores = aten.add(t, scores, mask, "masked scores")
+    weights = aten.to(t, aten.softmax(t, scores, FP32), t.dtype[qkv[2]])
+    t.end([scores])
+    dropped = aten.dropout(t, weights, spec.dropout)
+    t.end([weights])
+    result = valued(t, (dropped, qkv[2]), spec, repeats=False)
+    t.end([dropped])
+    return result, dropped

@@ -19,10 +19,10 @@ class NormKind(StrEnum):
     RMS_LATE_CAST = "rms-late-cast"  # times weight in fp32, then cast back
     RMS_PLAIN = "rms-plain"  # as `rms`, without a weight
     LAYER = "layer"  # torch.nn.LayerNorm
+    LAYER_HIGH = "layer-high"  # torch's own function on the input in fp32, cast back (OLMo)
+    LAYER_ONE_PLUS = "layer-one-plus"  # likewise in autocast's low dtype, times (1 + weight) (Nemotron)
     LAYER_MANUAL = "layer-manual"  # mean and variance by hand in fp32 (Cohere)
-    RMS_SQUARES = (
-        "rms-squares"  # as `rms-late-cast`, with x times x for the square and the weight cast to fp32 (LitGPT)
-    )
+    RMS_SQUARES = "rms-squares"  # as `rms-late-cast`, the square by x times x, the weight cast to fp32 (LitGPT)
     RMS_SQUARES_ONE_PLUS = "rms-squares-one-plus"  # likewise, times (1 + weight)
     RMS_NATIVE = "rms-native"  # torch.nn.RMSNorm, one kernel in newer releases
     RMS_POWER = "rms-power"  # all in fp32, by pow(-0.5), times the weight in fp32 where there is one (Gemma 4)
@@ -187,7 +187,9 @@ class Join(StrEnum):
     CAST = "cast"  # both after both are turned and cast back; the turned parts keep names of their own (LitGPT)
     COMPLEX = "complex"  # neighbours are complex numbers of fp32, times a table of them (torchtitan)
     CACHE = "cache"  # as NONE, by one fp32 table that each layer casts (torchtitan's Qwen3)
-    APART = "apart"  # likewise, and the turned and the passing parts keep names of their own: four more results (Phi)
+    RETURNED = "returned"  # as LAST, and the turned parts keep their names until both are joined (Nemotron)
+    OWN = "own"  # keys before queries, each by neighbours and by tables that it spreads itself; as APART (GPT-J)
+    APART = "apart"  # as LAST, and the turned and the passing parts keep names of their own: four more results (Phi)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ class WrittenAttention(Attention):
 
 
 @dataclass(frozen=True, slots=True)
+class HighAttention(Attention):
+    """Attention that, written out in Python, casts queries and keys to fp32 first (GPT-J)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """Some of a projection's heads, picked by a list of their numbers: a copy, unlike a slice."""
 

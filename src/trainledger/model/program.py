@@ -47,7 +47,7 @@ from trainledger.model.operations_megatron_moe import MoeSpec
 from trainledger.model.operations_parallel import Collective
 from trainledger.model.operations_scaled import ScaledBest, Stored, Weighted
 from trainledger.model.operations_sinks import BestRouter, ClampedExperts, SinkAttention
-from trainledger.model.operations_written import Alibi, Taken, Written, WrittenAttention
+from trainledger.model.operations_written import Alibi, HighAttention, Taken, Written, WrittenAttention
 from trainledger.model.weights import Buffer, Delta, Fold, FusedLowRank, LowRank, Packing, Role, Tokens, Weight
 
 __all__ = [
@@ -75,6 +75,7 @@ __all__ = [
     "FusedLowRank",
     "GroupRouter",
     "Head",
+    "HighAttention",
     "Join",
     "Linear",
     "Looped",
@@ -211,7 +212,8 @@ class Rotary:
 
     `high`: they stay fp32 instead of being cast to the hidden state's dtype (OLMo 2). `compound`: one table of complex
     numbers of unit length instead (DeepSeek V2). `half`: an entry for each pair alone (gpt-oss). `each`: one set for
-    every sequence of the batch, of positions that are counted in three ways (Qwen3.5).
+    every sequence of the batch, of positions that are counted in three ways (Qwen3.5). `looked`: one table of both,
+    rows of a buffer (GPT-J).
     """
 
     dim: int
@@ -221,6 +223,7 @@ class Rotary:
     half: bool = False
     own: tuple[tuple[str, int], ...] = ()
     each: bool = False
+    looked: bool = False
 
     def width(self, name: str) -> int:
         """The rotary dims of a set."""

@@ -52,6 +52,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "falcon": (
         "falcon-rw-1b", "falcon-7b", "falcon-40b", "falcon-180b",
     ),
+    "turned": (
+        "gpt-j-6b", "codegen-350m", "codegen-2b", "codegen-6b", "codegen-16b", "stablelm-3b-4e1t", "stablelm-zephyr-3b",
+        "stablelm-2-1.6b", "persimmon-8b", "minitron-4b", "nemotron-4-340b", "olmo-1b", "olmo-7b",
+    ),
     "alibi": (
         "bloom-560m", "bloom-1b1", "bloom-1b7", "bloom-3b", "bloom-7b1", "bloom", "mpt-7b", "mpt-30b",
     ),

@@ -6,8 +6,10 @@ a dtype. What runs in 16 bits is the same list. Operations in a CPU's list only 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -30,6 +32,14 @@ def register(library: Any) -> None:
         library.impl(name, _out_fp32(name), "AutocastCPU")
     for name in FALL_THROUGH:
         library.impl(name, torch.library.fallthrough_kernel, "AutocastCPU")
+
+
+@contextmanager
+def asked_of_the_label() -> Iterator[None]:
+    """Code that asks whether autocast is on and names no device means CUDA's, which is the label's here."""
+    asked = torch.is_autocast_enabled
+    with patch.object(torch, "is_autocast_enabled", lambda *device: asked(*device) if device else asked("cpu")):
+        yield
 
 
 def _operation(name: str) -> Any:

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from trainledger.base.problems import TraceError
 from trainledger.evidence.trace.job import Job
-from trainledger.evidence.trace.live import passes
+from trainledger.evidence.trace.live import autocast, passes
 from trainledger.evidence.trace.live.attention import AttentionSite
 from trainledger.evidence.trace.live.ledger import Seen, StorageLedger
 from trainledger.evidence.trace.live.quick import Quick
@@ -90,6 +90,7 @@ class Session:
                 warnings.simplefilter("ignore")
                 stack.enter_context(passes.like_cuda(site))
                 stack.enter_context(passes.no_capture())
+                stack.enter_context(autocast.asked_of_the_label())
                 stack.enter_context(passes.foreach_by_default())
                 stack.enter_context(self.mode)
                 self.watcher = Watcher(self.ledger, self.names, hooks, calibrate())

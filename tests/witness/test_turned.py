@@ -1,0 +1,103 @@
+"""Rotary decoders with LayerNorms of their own: one layer storage by storage, and whole steps, against real code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+from tests.plans import plan_of
+from tests.witness.compare import mismatches
+from tests.witness.runs import RECOMPUTE
+from tests.witness.test_traces import phases
+from tests.witness.test_written import KINDS, SETTINGS, SHARDED
+from trainledger.allocator.conf import read_conf
+from trainledger.answer.estimate import estimate
+from trainledger.answer.trace import job_of
+from trainledger.base.problems import InputError
+from trainledger.evidence.trace.lines import trace_of
+from trainledger.evidence.trace.live.plan_run import run_plan
+from trainledger.evidence.trace.live.session import where_of
+
+GPT: dict[str, Any] = {
+    "vocab_size": 512, "n_embd": 64, "n_layer": 3, "n_head": 8, "rotary_dim": 4, "n_positions": 256,
+}  # fmt: skip
+BASE: dict[str, Any] = {
+    "vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 160,
+}  # fmt: skip
+DROPPED = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
+BLOCKS, LAYERS = "transformer.h.", "model.layers."
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gptj": (BLOCKS, {"model_type": "gptj", **GPT, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}),
+    "codegen": (BLOCKS, {"model_type": "codegen", **GPT}),
+    "codegen, four heads": (BLOCKS, {"model_type": "codegen", **GPT, "n_head": 4, "resid_pdrop": 0.1}),
+    "stablelm": (LAYERS, {"model_type": "stablelm", **BASE, "num_key_value_heads": 2, "use_qkv_bias": True}),
+    "stablelm, parallel": (
+        LAYERS, {"model_type": "stablelm", **BASE, **DROPPED, "num_key_value_heads": 4, "use_parallel_residual": True},
+    ),
+    "persimmon": (LAYERS, {"model_type": "persimmon", **BASE}),
+    "persimmon, no norms of heads": (LAYERS, {"model_type": "persimmon", **BASE, **DROPPED, "qk_layernorm": False}),
+    "nemotron": (LAYERS, {"model_type": "nemotron", **BASE, "num_key_value_heads": 2}),
+    "olmo": (LAYERS, {"model_type": "olmo", **BASE, "num_key_value_heads": 2, "attention_dropout": 0.1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_layer(family: str, setting: str) -> None:
+    prefix, config = FAMILIES[family]
+    assert mismatches(config, prefix=prefix, **SETTINGS[setting]) == []
+
+
+LORA = {"kind": "lora", "r": 8, "targets": "all-linear", "dropout": 0.1, "dtype": "bf16"}
+ADAPTED = {"adapter": LORA, "precision": {**KINDS["pure"], "gradients": "bf16"}}
+SPREAD = {"parallel": SHARDED, "precision": KINDS["sharded"]}
+STEPS = [
+    ("gptj", "eager", "none", {"precision": KINDS["autocast"]}),
+    ("gptj", "sdpa", "full-reentrant", {"precision": KINDS["fp32"]}),
+    ("codegen", "mem-efficient", "full", {"precision": KINDS["pure"]}),
+    ("codegen", "sdpa", "none", SPREAD),
+    ("stablelm", "eager", "full", {"precision": KINDS["autocast"]}),
+    ("stablelm, parallel", "sdpa", "none", ADAPTED),
+    ("persimmon", "sdpa", "full", {"precision": KINDS["pure"]}),
+    ("persimmon", "eager", "none", SPREAD),
+    ("nemotron", "mem-efficient", "full", {"precision": KINDS["autocast"]}),
+    ("nemotron", "sdpa", "full-reentrant", ADAPTED),
+    ("olmo", "eager", "none", {"precision": KINDS["fp32"]}),
+    ("olmo", "sdpa", "full", ADAPTED),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("family", "attention", "recompute", "more"), STEPS)
+def test_steps_agree(family: str, attention: str, recompute: str, more: dict[str, Any]) -> None:
+    """The largest instant of every phase, to the byte."""
+    plan = plan_of(
+        FAMILIES[family][1],
+        batch={"micro_batch": 2, "sequence": 160, "accumulation": 1},
+        stack={
+            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
+            "recompute": RECOMPUTE[recompute],
+            "attention": attention,
+            "allocator": {"expandable_segments": True},
+        },
+        **more,
+    )
+    real = trace_of(run_plan(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator))
+    assert phases(estimate(plan).ledger.moments) == phases(real.moments)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ({**FAMILIES["stablelm"][1], "qk_layernorm": True}, "each head has a LayerNorm of its own"),
+        ({**FAMILIES["olmo"][1], "clip_qkv": 8.0}, "clamped in place"),
+    ],
+)
+def test_what_has_no_rule_is_counted_alone(model: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        estimate(plan_of(model))
