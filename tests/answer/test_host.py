@@ -227,7 +227,7 @@ def test_paged_states_may_come_to_the_host() -> None:
     assert count < paged.high < 3 * count
 
 
-@pytest.mark.parametrize(("strategy", "parts"), [("ddp", 1), ("fsdp2", 4), ("zero3", 4)])
+@pytest.mark.parametrize(("strategy", "parts"), [("ddp", 1), ("fsdp1", 4), ("zero3", 4)])
 def test_paged_states_are_a_ranks_own(strategy: str, parts: int) -> None:
     def paged(**parallel: Any) -> float:
         optimizer = {"name": "paged-adamw-32bit", "implementation": None}

@@ -12,7 +12,7 @@ from trainledger.answer.disk import beside
 from trainledger.answer.estimate import estimate
 
 MIXED = {"weights": "bf16", "gradients": "bf16", "master": "fp32"}
-LORA = {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "fp32"}
+LORA = {"kind": "lora", "r": 8, "targets": ["q_proj"]}
 COUNT = estimate(plan_of()).parameters.total
 MODEL, OPTIM = "model_states.pt", "optim_states.pt"
 RANKS = 4
