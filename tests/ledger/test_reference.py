@@ -150,7 +150,9 @@ def test_hidden_states_of_all_layers_are_among_the_outputs() -> None:
 
 def test_a_reference_under_fsdp1_is_in_the_policys_units() -> None:
     found = read("0.24.0", parallel={"strategy": "fsdp1", "dp": 4}, precision={"reduce": "bf16"})
-    units = {one.name for one in found.ledger.lines if one.name.startswith("reference: gathered weights")}
+    lines = found.ledger.lines
+    live = {lines[number].name for moment in found.ledger.moments for number, _ in moment.live}
+    units = {name for name in live if name.startswith("reference: gathered weights")}
     assert units == {"reference: gathered weights of the root", "reference: gathered weights of model.layers"}
     assert weights(found) == pytest.approx(2 * weights(dpo("sft")) / 4, rel=0.05)
 

@@ -61,13 +61,15 @@ SOFTMAX = FusedSoftmax(
 
 @dataclass(frozen=True, slots=True)
 class Qkv:
-    """A group of the fused projection: its query heads and `others` (a key head and a value head)."""
+    """A group of the fused projection: its query heads and `others` (a key head and a value head). From `listed` on
+    attention names its parts together, so that all stay until it returns."""
 
     others: int
+    listed: str
     source: Source
 
 
-QKV = Qkv(2, LAYERS)
+QKV = Qkv(2, "0.15", LAYERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Mega:
     up by indexing; `routing`: how experts run (None: there are none); `hosted`: what goes to the host (None:
     nothing); `away`: how many whole layers' saved tensors do; `delayed`: weights' gradients come after their module's
     others; `anew`: what stands in for the output layer's gradient, which is added to its buffer, is made anew each time
-    and goes at once."""
+    and goes at once; `listed`: attention names queries, keys and values together until it returns."""
 
     parts: Parts
     scattered: bool
@@ -79,6 +79,7 @@ class Mega:
     away: int = 0
     delayed: bool = False
     anew: bool = False
+    listed: bool = False
 
     @property
     def ranks(self) -> int:

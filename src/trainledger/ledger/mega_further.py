@@ -11,8 +11,8 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import INT64
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.mega_embedding import cut
 from trainledger.ledger.rules import lower
-from trainledger.ledger.rules_megatron import cut
 from trainledger.ledger.tape import Code, Prim, Step
 from trainledger.model.program import Model, Op
 

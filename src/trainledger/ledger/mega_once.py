@@ -16,7 +16,7 @@ from trainledger.ledger.opening import Job
 from trainledger.lines.line import Account
 from trainledger.model.operations_megatron import Queries, Unfolded
 
-SHARED = "buffer that layers share"
+SHARED, TABLES = "buffer that layers share", "rotary angles"
 BATCH = ("token ids", "labels", "position ids")  # int64; beside them the mask of the loss, in fp32
 
 
@@ -31,7 +31,7 @@ def once(rank: Rank) -> list[tuple[int, int]]:
     found.append((book.tensor(Account.INPUTS, "mask of the loss", tokens, FP32, LAYERS), 1))
     if job.model.rotary is not None:
         dims = angles(frame, job.model.rotary.dim)
-        found.append((book.tensor(Account.BUFFERS, "rotary angles", dims, FP32, ROTARY), 1))
+        found.append((book.tensor(Account.BUFFERS, TABLES, dims, FP32, ROTARY), 1))
     shared = gathered(job, rank.chunks)
     if mega.ranks > 1 and (mega.engine is None or any(chunk.last for chunk in rank.chunks)):
         shared = max(shared, setting.batch * setting.sequence * job.model.hidden.size)

@@ -9,9 +9,10 @@ from trainledger.base.dims import Dims
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.mega import Mega
+from trainledger.ledger.mega_embedding import cut
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
-from trainledger.ledger.rules_megatron import cut, stretched
+from trainledger.ledger.rules_megatron import stretched
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events, Segment
 

@@ -241,7 +241,8 @@ class Walks:
         leaf = source if received else EXTERNAL
         piece = self._piece(Piece(tape, source, loss, "", known, arriving, edges.slope, {}, leaf, frame.calls))
         walked = Walker(job.book, piece, self.leaves.first).plain(regions=self._regions(frame, leaf))
-        return replace(walked, backward=(arriving + 1, *walked.backward))
+        products = (walked.products[0], walked.products[1] and walked.products[1] + 1)
+        return replace(walked, backward=(arriving + 1, *walked.backward), products=products)
 
 
 def _segments(every: list[Walked]) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from trainledger.facts.megatron import QKV
 from trainledger.facts.megatron_buffers import STANDS_IN, release_of
 from trainledger.facts.megatron_offload import COUNT, LEAST, MODULES, OFFLOAD, OPTION
 from trainledger.facts.phases import TASKS
+from trainledger.facts.versions import at_least
 from trainledger.ledger.frame import Setting
 from trainledger.ledger.mega import Fusions, Hosted, Mega
 from trainledger.ledger.mega_choice import engine_of
@@ -101,6 +103,7 @@ def mega_of(plan: Plan, architecture: str) -> Mega:
         away=int(options.get(COUNT) or 0),
         delayed=bool(parallel.options.get(OVERLAP) and parallel.options.get(DELAYED)),
         anew=not STANDS_IN.holds(release_of(plan.stack.versions)),
+        listed=at_least(release_of(plan.stack.versions) or None, QKV.listed),
     )
 
 

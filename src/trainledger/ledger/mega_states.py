@@ -99,7 +99,7 @@ class States:
         book, updates = self.book, self.updates
         found, parameters = births(self.copies()), self.parameters()
         if first:
-            found += births(state_lines(book, updates.row, parameters, updates.options))
+            found += births(state_lines(book, updates.row, self._ordered(), updates.options))
         how = updates.row.implementation(updates.implementation)
         taken = [one for one in parameters if updates.takes(one.weight)]
         made = whole_step(book, updates.row, how, taken)
@@ -116,6 +116,11 @@ class States:
         dtype = self.kept.master or self.kept.weights
         return tuple(Parameter(one.weight, one.name, dtype, count) for one, count in Counter(self._owned()).items())
 
+    def _ordered(self) -> list[Parameter]:
+        """The same one by one, in their order: a layer's stand together."""
+        dtype = self.kept.master or self.kept.weights
+        return [Parameter(one.weight, one.name, dtype, 1) for one in self._owned()]
+
     def _owned(self) -> Iterable[Piece]:
         """Each piece that this rank updates."""
         own = {placed.name: weight for weight, placed in self.weights}
@@ -125,7 +130,7 @@ class States:
                     dims = (Axis(Dim.ELEMENTS, piece.world.size),)
                     yield Piece(pattern(piece.parameter.name), dims, Role.MATRIX)
                 continue
-            for placed in buffer.placed:
+            for placed in reversed(buffer.placed):  # which lie in the order of backward
                 weight = own[placed.parameter.name]
                 yield Piece(pattern(placed.parameter.name), weight.dims, weight.role)
 
@@ -144,7 +149,7 @@ class States:
     def _masters(self, account: Account, name: str, dtype: DType) -> Copies:
         return [
             (self.book.tensor(account, name + one.name, one.weight.dims, dtype, OPTIMIZER), one.count)
-            for one in self.parameters()
+            for one in self._ordered()
         ]
 
 

@@ -27,7 +27,7 @@ from trainledger.ledger.mega_forward import Gather
 from trainledger.ledger.mega_fsdp import Gathering, Shards, main_of, outer_of, sharded_of
 from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins
 from trainledger.ledger.mega_layerwise import LayerWise, laid_out, layer_wise
-from trainledger.ledger.mega_once import once
+from trainledger.ledger.mega_once import SHARED, TABLES, once
 from trainledger.ledger.mega_order import order_of
 from trainledger.ledger.mega_passes import Pass, borders_of, masked, mega_of
 from trainledger.ledger.mega_pieces import Walks
@@ -56,9 +56,19 @@ class Composer:
     def __init__(self, rank: Rank, workspace: int, each: bool) -> None:
         self.rank, self.workspace, self.each = rank, workspace, each
         self.standing = dummies(rank.job, rank.chunks)  # made in the first backward, and kept
+        first = once(rank)
+        self.tables = [one for one in first if rank.job.book.lines[one[0]].name == TABLES]  # made after the embedding
+        self.shared = [line for line, _ in first if self._gathers(rank, line)]
+        self.once = [one for one in first if one not in self.tables and one[0] not in self.shared]
         self.segments: list[Segment] = []
         self.ready: set[str] = set()
         self.left: set[int] = set()  # chunks whose last backward left a graph behind
+
+    def _gathers(self, rank: Rank, line: int) -> bool:
+        """Whether a line is the buffer that Megatron's own layers gather into, made by the first of them."""
+        mega = mega_of(rank.job)
+        gathers = mega.engine is None and mega.ranks > 1 and rank.job.run.setting.attention != "eager"
+        return gathers and rank.job.book.lines[line].name == SHARED
 
     def add(self, moment: str, runs: Runs) -> None:
         """Runs of events of a moment, which is there even if nothing happens in it."""
@@ -70,12 +80,17 @@ class Composer:
         """A pass through a chunk; the first of each thread with one of PyTorch's own products makes cuBLAS's workspace,
         the first backward what stands in for gradients."""
         found = list(segments)
+        if thread != BACKWARD and self.tables:
+            made_now = [Segment(moment, events, repeat) for events, repeat in births(self.tables)]
+            at = int(self.rank.chunks[0].first)
+            found, self.tables = [*found[:at], *made_now, *found[at:]], []
         if thread == BACKWARD and self.standing:
             self.add(moment, births(self.standing))
             self.standing = []
         if thread not in self.ready and any(made.products.get(one.events) for one in found):
             self.ready.add(thread)
-            found = with_workspace(found, made.products, self.workspace)
+            found = with_workspace(found, made.products, self.workspace, self.shared)
+            self.shared = []
         self.segments += [Segment(moment, one.events, one.repeat) for one in found]
 
     def run(self, step: str, flow: Flow, passes: list[Pass], firsts: list[Pass]) -> None:
@@ -175,7 +190,7 @@ def run_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> 
     ways = (gather, gather and gather.first, gather and gather.again)
     passes, first, again = (_around(rank, made, each, reports) for each in ways)
     flow = Flow([borders_of(job, chunk) for chunk in rank.chunks], rank.chunks)
-    composer.add(f"{STEPS[0]}: forward", births(once(rank)))
+    composer.add(f"{STEPS[0]}: forward", births(composer.once))
     for number, name in enumerate(STEPS if each else (*STEPS, *STEPS[1:] * SETTLED.steps)):
         composer.add(f"{name}: forward", [*(deaths(states.copies()) if number else []), *reports.before()])
         composer.run(name, flow, passes, again if number else first)

@@ -12,6 +12,7 @@ from trainledger.facts.megatron import QKV
 from trainledger.ledger import aten, mega_attention, mega_mla, nn
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega import Mega
+from trainledger.ledger.mega_embedding import cut, looked
 from trainledger.ledger.tape import OWN, Code, Prim, Step, Tape
 from trainledger.model.operations_megatron import (
     Activated,
@@ -32,6 +33,8 @@ from trainledger.model.operations_megatron import (
     Whole,
 )
 from trainledger.model.program import Op, Weight
+
+PARTS, NORMED = "queries, keys and values", "n"  # names of what attention, and the function around it, hold
 
 
 def apply(f: Frame, op: Op, ins: list[int]) -> list[int]:
@@ -95,11 +98,6 @@ def stretched(dims: Dims, by: int) -> Dims:
     return tuple(Axis(one.dim, one.size * by) if one.dim is Dim.SEQUENCE else one for one in dims)
 
 
-def cut(dims: Dims, by: int) -> Dims:
-    """The dims with one of `by` parts of the sequence."""
-    return tuple(Axis(one.dim, one.size // by) if one.dim is Dim.SEQUENCE else one for one in dims)
-
-
 def ranks_of(f: Frame, spec: Parallel) -> int:
     """Over how many ranks the layer's sequence is spread, which exchange it there."""
     if spec.along is Along.WHOLE or spec.apart:
@@ -140,6 +138,7 @@ def _product(f: Frame, weight: Weight, x: int, dims: Dims, ranks: int) -> int:
         steps = (*steps, Step(Code.BORN, 0, unused), Step(Code.DEAD, 0, unused))
     if ranks > 1:
         whole = aten.temporary(t, stretched(t.dims[x], ranks), t.dtype[x], "whole gradient of the input")
+        t.within.add(whole)
         steps = (Step(Code.BORN, 0, whole), *steps, Step(Code.DEAD, 0, whole))
     return t.run(Prim(OWN, (x, w), (out,), (x, w), steps, ()))
 
@@ -148,7 +147,9 @@ def _biased(f: Frame, bias: Weight, x: int) -> int:
     """x + b, another tensor."""
     t = f.tape
     out = t.fresh(t.dims[x], t.dtype[x], True, "with bias")
-    t.run(Prim("add", (x, f.need(bias)), (out,), (), (Step(Code.PASS, 0), Step(Code.GRAD, 1)), ()))
+    w = f.need(bias)
+    scratch = aten.column_scratch(t, t.dims[x], t.dims[w]) if t.grad[w] else ()
+    t.run(Prim("add", (x, w), (out,), (), (Step(Code.PASS, 0), Step(Code.GRAD, 1), *scratch), ()))
     t.end([x])
     return out
 
@@ -166,6 +167,8 @@ def queries(f: Frame, x: int, dims: Dims) -> list[int]:
         seen = q
         q = aten.copy(t, q)
         t.end([seen])
+    if mega_of(f).listed:
+        f.names[PARTS] = q
     return [q, k, v]
 
 
@@ -176,7 +179,9 @@ def activated(f: Frame, spec: Activated, x: int, dims: Dims) -> int:
     if mega_of(f).fusions.activation:
         return _fused(f, spec, x, out_dims)
     if spec.bias is not None:
-        x = _biased(f, spec.bias, x)
+        seen, x = x, _biased(f, spec.bias, x)
+        for name in [name for name, value in f.names.items() if value == seen]:  # bound anew
+            f.names[name] = x
     if not spec.gated:
         return aten.unary(t, "gelu", x, saves_in=True)
     first, second = aten.chunk(t, x, [out_dims, out_dims])
@@ -196,7 +201,16 @@ def _fused(f: Frame, spec: Activated, x: int, dims: Dims) -> int:
 
 
 def joined(f: Frame, spec: Joined, h: int, x: int) -> int:
-    """residual + dropout(x + bias)."""
+    """residual + dropout(x + bias), after attention or the feed-forward has returned; the function around both returns
+    then."""
+    t = f.tape
+    t.end([f.names.pop(PARTS)] if PARTS in f.names else [])
+    out = _summed(f, spec, h, x)
+    t.end([f.names.pop(NORMED)] if NORMED in f.names else [])
+    return out
+
+
+def _summed(f: Frame, spec: Joined, h: int, x: int) -> int:
     t, training = f.tape, f.setting.training
     chance = spec.dropout if training else 0
     if mega_of(f).fusions.dropout:
@@ -211,34 +225,6 @@ def joined(f: Frame, spec: Joined, h: int, x: int) -> int:
     dropped = aten.dropout(t, x, chance)
     out = aten.add(t, h, dropped, "sum")
     t.end([x, dropped])
-    return out
-
-
-def looked(f: Frame, spec: Looked, ids: int, dims: Dims) -> int:
-    """Rows of the table, learned positions, the layout that layers read (sequence first), dropout."""
-    t, ranks = f.tape, mega_of(f).ranks
-    rows = (*t.dims[ids], *dims)
-    table = f.need(spec.weight)
-    x = nn.embedding(t, ids, table, rows)
-    if mega_of(f).parts.tp > 1:
-        x = _masked(f, x, ids)
-    if spec.positions is not None:
-        place = nn.embedding(t, ids, f.need(spec.positions), rows)
-        word = x
-        x = aten.add(t, word, place, "with positions")
-        t.end([word, place])
-    if f.setting.batch > 1:
-        seen = x
-        x = aten.copy(t, x)
-        t.end([seen])
-    if ranks > 1:
-        part = t.fresh(cut(t.dims[x], ranks), t.dtype[x], True, "part of the sequence")
-        t.run(Prim("reduce-scatter", (x,), (part,), (), (Step(Code.GRAD, 0),), ()))
-        t.end([x])
-        x = part
-    out = aten.dropout(t, x, spec.dropout if f.setting.training else 0)
-    if out != x:
-        t.end([x])
     return out
 
 
@@ -268,13 +254,3 @@ def regathered(f: Frame, x: int, dims: Dims, stays: bool) -> int:
     t.run(Prim("part of the sequence", (made,), (part,), (), (Step(Code.GRAD, 0),), ()))
     t.end([made])
     return part
-
-
-def _masked(f: Frame, x: int, ids: int) -> int:
-    """Rows of other ranks' words set to zero, in place; the mask and the ids within this rank's words are kept."""
-    t = f.tape
-    mask = t.fresh(t.dims[ids], BOOL, False, "words of other ranks")
-    t.run(Prim("compare", (ids,), (mask,), (), (), ()))
-    out = t.alias(x)
-    t.run(Prim("index_put_", (x, mask), (out,), (mask,), (Step(Code.GRAD, 0),), ()))
-    return out

@@ -14,7 +14,8 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger import aten, mega_mla, mega_shared, rules_megatron, rules_te_attention, rules_te_fp8
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega import Engine
-from trainledger.ledger.rules_megatron import cut, mega_of, stretched
+from trainledger.ledger.mega_embedding import cut
+from trainledger.ledger.rules_megatron import mega_of, stretched
 from trainledger.ledger.rules_te_fp8 import Read
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Code, Prim, Step, Tape

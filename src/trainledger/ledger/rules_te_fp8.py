@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from trainledger.base.dims import Dim, Dims
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.mega_embedding import cut
 from trainledger.ledger.mega_fp8 import Quant, bytes_of, copies
-from trainledger.ledger.rules_megatron import cut, mega_of, stretched
+from trainledger.ledger.rules_megatron import mega_of, stretched
 from trainledger.ledger.tape import Code, Prim, Step
 from trainledger.model.operations_megatron import Parallel
 

@@ -122,6 +122,7 @@ class Tape:
         "store",
         "stored",
         "stored_at",
+        "within",
         "wrapped",
     )
 
@@ -145,6 +146,7 @@ class Tape:
         self.scope = ""
         self.keeping: frozenset[str] = frozenset()  # primitives that save their input beside what they say
         self.piped = False  # ranks exchange tensors while products run
+        self.within: set[int] = set()  # storages that a product returns inside a primitive
         self.planned = False  # a compiler's plan holds buffers for later ones
         self.split: list[tuple[int, int]] = []  # spans of primitives whose weights' gradients come after all others
         self.stored: list[int] = []  # named by a dictionary that all layers are handed, from `stored_at` primitives on

@@ -33,7 +33,8 @@ def deaths(tape: Tape, kept: frozenset[int]) -> list[list[int]]:
 
 def products(tape: Tape) -> set[int]:
     """The storages that a matrix product returns."""
-    return {tape.store[value] for prim in tape.prims if prim.kind in PRODUCTS for value in prim.outs}
+    made = {tape.store[value] for prim in tape.prims if prim.kind in PRODUCTS for value in prim.outs}
+    return made | tape.within
 
 
 def first_birth(events: Sequence[int], storages: set[int]) -> int:

@@ -26,12 +26,16 @@ def rebound(events: Events, named: Sequence[int]) -> Events:
     return tuple(one for event in events for one in ((event, -event) if event - 1 in named else (event,)))
 
 
-def with_workspace(segments: list[Segment], products: Mapping[Events, int], line: int) -> list[Segment]:
-    """The segments of one thread in which cuBLAS takes its workspace once its first product's result is there."""
+def with_workspace(
+    segments: list[Segment], products: Mapping[Events, int], line: int, ahead: Sequence[int] = ()
+) -> list[Segment]:
+    """The segments of one thread in which cuBLAS takes its workspace once its first product's result is there; lines
+    that are made `ahead` of the result."""
     for number, (moment, events, repeat) in enumerate(segments):
         after = products.get(events, 0)
         if after:
-            split = [Segment(moment, (*events[:after], line + 1, *events[after:]))]
+            made = (*(one + 1 for one in ahead), events[after - 1], line + 1)
+            split = [Segment(moment, (*events[: after - 1], *made, *events[after:]))]
             rest = [Segment(moment, events, repeat - 1)] if repeat > 1 else []
             return [*segments[:number], *split, *rest, *segments[number + 1 :]]
     return segments
