@@ -130,7 +130,7 @@ def gpt(tied: bool = True, **parallel: Any) -> Plan:
         "batch": {"micro_batch": 1, "sequence": 32, "accumulation": 4},
         "parallel": {"strategy": "megatron-distopt", **parallel},
         "stack": {"framework": "megatron", "versions": {"megatron-core": "0.19.2"}, "loss": "vocab-parallel",
-                  "attention": "fused" if "cp" in parallel else "unfused"},
+                  "attention": "flash"},
     }  # fmt: skip
     return resolve(read_plan(data))[0]
 
