@@ -33,6 +33,11 @@ LORA = {"kind": "lora", "targets": "all-linear"}
             {"adapter": {**LORA, "kind": "dora"}, "stack": {"versions": {"peft": "0.10.0", "torch": "2.4.1"}}},
         ),
         (
+            "adapter.options.layers_to_transform",
+            "a list of modules alone",
+            {"adapter": {**LORA, "targets": "all-linear", "options": {"layers_to_transform": [0]}}},
+        ),
+        (
             "adapter.options.boft_n_butterfly_factor",
             "extension",
             {"adapter": {**LORA, "kind": "boft", "options": {"boft_n_butterfly_factor": 2}}},

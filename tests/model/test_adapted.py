@@ -30,6 +30,7 @@ def model(adapter: dict[str, Any], **keys: Any) -> Model:
         ({"targets": r"model\.layers\.(0|2)\.mlp\.down_proj"}, 8 * 2 * WIDE),
         ({"targets": r"mlp\.down_proj"}, 0),  # a text is the pattern of a whole path
         ({"targets": ["o_proj"], "options": {"layers_to_transform": [1]}}, 8 * SQUARE),
+        ({"targets": "all-linear", "options": {"layers_to_transform": [1]}}, 8 * EVERY),
         ({"targets": ["o_proj"], "options": {"rank_pattern": {r"layers\.0\..*o_proj": 32}}}, (32 + 8 + 8) * SQUARE),
         ({"targets": "all-linear", "options": {"exclude_modules": ["down_proj"]}}, 8 * LAYERS * (EVERY - WIDE)),
         ({"targets": ["o_proj"], "options": {"lora_bias": True}}, LAYERS * (8 * SQUARE + HIDDEN)),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from trainledger.base.problems import Problem
 from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
+from trainledger.facts.peft_experts import FINDERS
 from trainledger.facts.peft_methods import METHODS
 from trainledger.facts.quantization import QUANT_KINDS, When
 from trainledger.facts.scope import OWN_MODELS, SCOPE
@@ -42,7 +43,7 @@ def adapter_problems(plan: Plan) -> Iterator[Problem]:
     else:
         yield from _targets(plan.adapter)
     yield from _release(plan.adapter, plan.stack.versions.get("peft"))
-    yield from _options(plan.adapter)
+    yield from _options(plan.adapter, plan.stack.versions)
 
 
 def _targets(given: Adapter) -> Iterator[Problem]:
@@ -75,10 +76,15 @@ def _release(given: Adapter, release: str | None) -> Iterator[Problem]:
         )
 
 
-def _options(given: Adapter) -> Iterator[Problem]:
+def _options(given: Adapter, versions: Mapping[str, str]) -> Iterator[Problem]:
     for name, reason in LATER.items():
         if given.options.get(name) is not None:
             yield Problem(f"adapter.options.{name}", "given", reason)
+    lists = any(one.package in versions for one in FINDERS)  # it finds the linear layers, and hands PEFT their names
+    if given.options.get("layers_to_transform") is not None and isinstance(given.targets, str) and not lists:
+        found, allowed = f"given beside targets {given.targets!r}", "PEFT takes it with a list of modules alone"
+        fix = "List the modules in adapter.targets, or write the layers into the pattern."
+        yield Problem("adapter.options.layers_to_transform", found, allowed, fix)
     rows = given.options.get("trainable_token_indices")
     if rows is not None and not (isinstance(rows, list) and all(isinstance(one, int) for one in rows)):
         yield Problem(

@@ -90,12 +90,14 @@ class Method:
         excluded = self.options.get("exclude_modules")
         if excluded and named(path, excluded if isinstance(excluded, str) else tuple(excluded)):
             return False
-        if self.targets == ALL_LINEAR:
-            return isinstance(spec, Linear) and (self.heads or not output)
-        if not named(path, self.targets):
-            return False
+        if self.targets == ALL_LINEAR:  # with layers it is a front end's list of all
+            return isinstance(spec, Linear) and (self.heads or not output) and self._within(path)
+        return named(path, self.targets) and self._within(path)
+
+    def _within(self, path: str) -> bool:
+        """Whether the module is in one of the layers that are asked for."""
         layers = self.options.get("layers_to_transform")
-        if layers is None or isinstance(self.targets, str):
+        if layers is None:
             return True
         number = re.search(r"\.(\d+)\.", path)
         return number is not None and int(number.group(1)) in ([layers] if isinstance(layers, int) else layers)
