@@ -12,7 +12,7 @@ from trainledger.model.build import build
 from trainledger.model.counts import storages, total
 
 TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bloom", "mpt", "gptj", "codegen",
-         "stablelm", "persimmon", "nemotron", "olmo", "bert", "roberta",
+         "stablelm", "persimmon", "nemotron", "olmo", "modernbert", "bert", "roberta",
          "distilbert", "xlm-roberta", "camembert")  # fmt: skip
 # Counts of the real class on the meta device, of models whose page states no exact count.
 COUNTED = {
@@ -33,6 +33,7 @@ ENCODER = {**WIDE, "max_position_embeddings": 64}
 DISTIL = {
     "vocab_size": 320, "dim": 96, "n_layers": 3, "n_heads": 4, "hidden_dim": 160, "max_position_embeddings": 64,
 }  # fmt: skip
+MODERN = {**WIDE, "eos_token_id": 1, "bos_token_id": 2, "cls_token_id": 2, "sep_token_id": 1}
 VARIANTS: list[dict[str, Any]] = [
     {"model_type": "gpt2", **GPT},
     {"model_type": "gpt2", **GPT, "n_inner": 200, "tie_word_embeddings": False},
@@ -70,6 +71,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "distilbert", **DISTIL},
     {"model_type": "distilbert", **DISTIL, "tie_word_embeddings": False},
     {"model_type": "distilbert", **DISTIL, "architectures": ["DistilBertForSequenceClassification"]},
+    *({"model_type": "modernbert", **MODERN, "architectures": [f"ModernBertFor{head}"]}
+      for head in ("MaskedLM", "SequenceClassification", "TokenClassification")),
+    {"model_type": "modernbert", **MODERN, "norm_bias": True, "mlp_bias": True, "attention_bias": True,
+     "classifier_bias": True, "decoder_bias": False, "tie_word_embeddings": False},
     {"model_type": "bert", **ENCODER},
     {"model_type": "bert", **ENCODER, "tie_word_embeddings": False, "type_vocab_size": 3},
     {"model_type": "roberta", **ENCODER},
@@ -96,7 +101,7 @@ def _real(config: dict[str, Any]) -> Any:
     transformers = pytest.importorskip("transformers")
     body = dict(config)
     named = (body.pop("architectures", None) or [None])[0]
-    encoder = body["model_type"] in ("bert", "roberta", "distilbert", "xlm-roberta", "camembert")
+    encoder = body["model_type"] in ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "modernbert")
     made = transformers.AutoConfig.for_model(body.pop("model_type"), **body)
     with torch.device("meta"):
         if named:
@@ -158,6 +163,16 @@ def test_defaults_are_those_of_the_config_class(kind: str) -> None:
         ({"model_type": "bert", **ENCODER, "architectures": 5}, "architectures"),
         ({"model_type": "roberta", **ENCODER, "architectures": ["RobertaForPreTraining"]}, "architectures"),
         ({"model_type": "distilbert", **DISTIL, "architectures": ["DistilBertModel"]}, "architectures"),
+        ({"model_type": "modernbert", **MODERN, "architectures": ["ModernBertModel"]}, "architectures"),
+        (
+            {
+                "model_type": "modernbert",
+                **MODERN,
+                "classifier_pooling": "mean",
+                "architectures": ["ModernBertForSequenceClassification"],
+            },
+            "classifier_pooling",
+        ),
         ({"model_type": "bert", **ENCODER, "is_decoder": True}, "is_decoder"),
     ],
 )

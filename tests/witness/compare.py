@@ -132,7 +132,8 @@ def opened(model: Model, ops: tuple[Op, ...], config: dict[str, Any], case: Case
         names["mask_sliding"] = names["mask_chunked"] = tape.outside(scores, dtype, False)
     elif any(isinstance(op.spec, Attention) and 0 < op.spec.window <= case.sequence for op in ops):
         scores = (Axis(Dim.BATCH, case.batch), one, sequence, Axis(Dim.KEY_SEQUENCE, case.sequence))
-        names["mask_sliding"] = names["mask_chunked"] = tape.outside(scores, BOOL, False)
+        kind = dtype if case.kernel == "eager" else BOOL
+        names["mask_sliding"] = names["mask_chunked"] = tape.outside(scores, kind, False)
     return Frame(tape, setting, names, lambda weight: True, {}, software=Software(family=model.family))
 
 

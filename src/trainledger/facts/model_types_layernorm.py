@@ -50,6 +50,7 @@ WIDENING = Fixed(4, _code("gpt2", "inner width over hidden size where n_inner is
 OPT_OFFSET = Fixed(2, _code("opt", "OPTLearnedPositionalEmbedding.offset, rows before the first position"))
 FALCON_NORMS = Fixed(2, _code("falcon", "num_ln_in_parallel_attn of the new decoder architecture"))
 CODEGEN_SHARDS = Fixed(4, _code("codegen", "CodeGenAttention.mp_num, parts of the fused projection"))
+HALVED = Fixed(2, _code("modernbert", "sliding_window: half of local_attention, on either side"))
 NEXT_SENTENCE = Fixed(2, _code("bert", "BertOnlyNSPHead, classes"))
 
 ROWS: tuple[ModelType, ...] = (
@@ -92,6 +93,11 @@ ROWS: tuple[ModelType, ...] = (
     _row("distilbert", "distilbert", vocab_size=30522, max_position_embeddings=512, sinusoidal_pos_embds=False,
          n_layers=6, n_heads=12, dim=768, hidden_dim=3072, dropout=0.1, attention_dropout=0.1, activation="gelu",
          seq_classif_dropout=0.2, num_labels=2, tie_word_embeddings=True),
+    _row("modernbert", "modernbert", **_sizes(50368, 768, 22, 12), intermediate_size=1152, hidden_activation="gelu",
+         norm_bias=False, attention_bias=False, attention_dropout=0.0, local_attention=128, embedding_dropout=0.0,
+         mlp_bias=False, mlp_dropout=0.0, decoder_bias=True, classifier_pooling="cls", classifier_dropout=0.0,
+         classifier_bias=False, classifier_activation="gelu", global_attn_every_n_layers=3, num_labels=2,
+         tie_word_embeddings=True),
     _row("bert", "bert", **_sizes(30522, 768, 12, 12), **_ENCODER),
     _row("roberta", "bert", **_sizes(50265, 768, 12, 12), **_ENCODER),
     _row("xlm-roberta", "bert", "xlm_roberta", **_sizes(30522, 768, 12, 12), **_ENCODER),

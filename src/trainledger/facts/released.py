@@ -97,6 +97,14 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("modernbert",), "5.4", "",
+        Source(
+            "Transformers ModernBERT",
+            "transformers/models/modernbert/modeling_modernbert.py (5.4.0 to 5.24.0; written otherwise in 5.0.0)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("gpt_oss",), "5.0", "",
         Source("Transformers gpt-oss", "transformers/models/gpt_oss/modeling_gpt_oss.py (5.0.0 to 5.24.0)", "5.24.0"),
     ),

@@ -157,6 +157,23 @@ def padding_mask(frame: Frame, dtype: DType, name: str, boolean: bool, shared: b
     frame.names[name] = allowed if boolean else written_out(frame, allowed, dtype)
 
 
+def window_mask(frame: Frame, dtype: DType, name: str, boolean: bool) -> None:
+    """A mask of every query and key of a model that sees what comes later, within a distance: differences of positions
+    are numbers, and their sizes too.
+
+    Source: transformers/masking_utils.py, sliding_window_bidirectional_overlay (5.24.0).
+    """
+    tape, setting, one = frame.tape, frame.setting, Axis(Dim.ONE, 1)
+    square: Dims = (one, one, Axis(Dim.SEQUENCE, setting.sequence), Axis(Dim.KEY_SEQUENCE, setting.sequence))
+    each: Dims = (Axis(Dim.BATCH, setting.batch), *square[1:])
+    tape.scope = "attention mask"
+    apart = tape.run(Prim("sub", (), (tape.fresh(square, INT64, False, "differences"),), (), (), ()))
+    far = tape.run(Prim("abs", (apart,), (tape.fresh(square, INT64, False, "distances"),), (), (), ()))
+    allowed = _square(frame, square, (_square(frame, square, (far,), name),), "in the window")
+    allowed = _square(frame, each, (allowed,), "allowed") if setting.padded else aten.view(tape, allowed, each)
+    frame.names[name] = allowed if boolean else written_out(frame, allowed, dtype)
+
+
 def written_out(frame: Frame, mask: int, dtype: DType) -> int:
     """A mask of bools written out as what is added to scores."""
     tape = frame.tape

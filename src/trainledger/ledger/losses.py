@@ -124,7 +124,7 @@ def cross_entropy(frame: Frame, model: Model, upcast: bool) -> int:
     release = frame.software.release("transformers")
     row = of_release(CAUSAL_LOSSES, release)
     plain = plain_loss(model.family, release)
-    upcast = upcast and model.causal and not model.head.pooled and not plain
+    upcast = upcast and (model.causal or model.head.raised) and not model.head.pooled and not plain
     tape.scope = "loss"
     output = frame.names["logits"]
     if upcast and row.early and model.causal:

@@ -13,11 +13,11 @@ from trainledger.facts.torch_releases import SOFTMAX, SOFTMAX_INPUTS
 from trainledger.ledger import alibi
 from trainledger.ledger.blocks import LeafMaker, Walked, Walker
 from trainledger.ledger.book import AUTOGRAD, Book
-from trainledger.ledger.edges import causal_mask, padding_mask, position_ids, rotary_tables
+from trainledger.ledger.edges import causal_mask, padding_mask, position_ids, rotary_tables, window_mask
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.halves import Half, HalfWalker
 from trainledger.ledger.leaves import Leaves
-from trainledger.ledger.masks import adds, always, mask_of, writes
+from trainledger.ledger.masks import WHOLE, adds, always, mask_of, writes
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.rules import asked, lower
 from trainledger.ledger.rules_liger import for_family
@@ -128,16 +128,19 @@ def _masks(frame: Frame, model: Model, dtype: DType) -> None:
     Source: transformers/masking_utils.py, _ignore_causal_mask_sdpa (5.24.0)."""
     setting = frame.setting
     handed = given_masks(setting.attention)
-    if not (handed or setting.attention == Kernel.EAGER) or not (model.causal or setting.padded or adds(frame)):
+    if not (handed or setting.attention == Kernel.EAGER):
         return
     specs = [op.spec for block in model.blocks for op in block.ops if isinstance(op.spec, Attention)]
     prefix = prefix_of(model)
     before = prefix.count if prefix else 0
-    every = not handed or before or setting.packed or setting.padded or always(frame, model)
+    own = setting.padded or adds(frame)
+    every = own or (model.causal and (not handed or before or setting.packed or always(frame, model)))
     needed = {mask_of(frame, spec) for spec in specs if every or 0 < spec.window <= setting.sequence}
     boolean = handed and not writes(frame)
     for name in sorted(needed | set(() if handed and not setting.padded else model.handed.masks)):
         if model.causal:
             causal_mask(frame, dtype, name, boolean, before)
+        elif name != WHOLE:
+            window_mask(frame, dtype, name, boolean)
         else:
             padding_mask(frame, dtype, name, boolean, shared=not handed and (writes(frame) or adds(frame)))

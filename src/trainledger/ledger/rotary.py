@@ -74,10 +74,11 @@ def _turn(t: Tape, spec: Rope, x: int, tables: list[int]) -> int:
     cos, sin = tables
     dims = t.dims[x]
     half = (*dims[:-1], Axis(Dim.ROPE_DIM, spec.rotary // len(tables)))
-    straight = aten.mul(t, aten.to(t, x, FP32) if spec.late else x, cos, "times cos")
-    first, second = aten.part(t, x, half), aten.part(t, x, half)
+    straight = aten.mul(t, aten.to(t, x, FP32) if spec.late or spec.twice else x, cos, "times cos")
+    source = aten.to(t, x, FP32) if spec.twice else x
+    first, second = aten.part(t, source, half), aten.part(t, source, half)
     turned = aten.cat(t, [aten.unary(t, "neg", second), first], dims, "rotated half")
-    t.end([first, second])
+    t.end([first, second, *([source] if source != x else [])])
     turned = aten.to(t, turned, FP32) if spec.late else turned
     return aten.add(t, straight, aten.mul(t, turned, sin, "times sin"), "rotated")
 

@@ -196,10 +196,9 @@ class Join(StrEnum):
 class Rope:
     """Rotary embedding of q and k, or of one of them. `rotary` of `head` elements turn; `interleaved`: pairs of
     neighbours (Cohere, GLM); `upcast`: q and k are cast to fp32 before (Cohere); `back`: the result is cast to the
-    dtype before (Cohere, OLMo 2);
-    `spread`: each layer repeats the tables' entries for its pairs (GLM); `late`: q and k, and their turned halves, are
-    cast to fp32 each where they are multiplied (Ernie);
-    `tables`: which set of cosines and sines (`local`, or empty for the only or global one)."""
+    dtype before (Cohere, OLMo 2); `spread`: each layer repeats the tables' entries for its pairs (GLM); `late`: q and
+    k, and their turned halves, are cast to fp32 each where they are multiplied (Ernie); `twice`: q and k are, for each
+    product anew (ModernBERT); `tables`: which set of cosines and sines (`local`; empty: the only or global one)."""
 
     rotary: int
     head: int
@@ -208,6 +207,7 @@ class Rope:
     back: bool = False
     spread: bool = False
     late: bool = False
+    twice: bool = False
     join: Join = Join.NONE
     tables: str = ""
 

@@ -234,13 +234,15 @@ class Rotary:
 class Head:
     """What follows the blocks: operations from the last hidden state `h` to `logits`.
 
-    `pooled`: one row of logits for each sequence, not for each token.
+    `pooled`: one row of logits for each sequence, not for each token. `raised`: a loss of masked words casts logits to
+    fp32, as that of next words does (ModernBERT).
     """
 
     ops: tuple[Op, ...]
     weights: tuple[Weight, ...]
     softcap: bool = False
     pooled: bool = False
+    raised: bool = False
 
 
 @dataclass(frozen=True, slots=True)

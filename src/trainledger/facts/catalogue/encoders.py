@@ -1,4 +1,4 @@
-"""BERT and RoBERTa with their masked-language heads."""
+"""BERT, RoBERTa and ModernBERT with their masked-language heads."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ _ROBERTA: Keys = {
 }  # fmt: skip
 _BASE: Keys = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 _LARGE: Keys = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+_MODERN: Keys = {
+    "model_type": "modernbert", "architectures": ("ModernBertForMaskedLM",), "vocab_size": 50368,
+    "tie_word_embeddings": True, "local_attention": 128, "global_attn_every_n_layers": 3, "norm_bias": False,
+    "decoder_bias": True, "max_position_embeddings": 8192,
+}  # fmt: skip
 
 ENTRIES: tuple[Entry, ...] = (
     row("bert-base-uncased", "google-bert/bert-base-uncased", "2018-10", 109514298, {**_BERT, **_BASE}),
@@ -24,4 +29,10 @@ ENTRIES: tuple[Entry, ...] = (
     row("bert-large-cased", "google-bert/bert-large-cased", "2018-10", None, {**_CASED, **_LARGE}),
     row("roberta-base", "FacebookAI/roberta-base", "2019-07", 124697433, {**_ROBERTA, **_BASE}),
     row("roberta-large", "FacebookAI/roberta-large", "2019-07", 355412057, {**_ROBERTA, **_LARGE}),
+    row("modernbert-base", "answerdotai/ModernBERT-base", "2024-12", 149655232, {
+        **_MODERN, "hidden_size": 768, "num_hidden_layers": 22, "num_attention_heads": 12, "intermediate_size": 1152,
+    }),
+    row("modernbert-large", "answerdotai/ModernBERT-large", "2024-12", 395881664, {
+        **_MODERN, "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "intermediate_size": 2624,
+    }),
 )  # fmt: skip

@@ -78,7 +78,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "encoders": (
         "bert-base-uncased", "bert-base-cased", "bert-large-uncased", "bert-large-cased", "roberta-base",
-        "roberta-large",
+        "roberta-large", "modernbert-base", "modernbert-large",
     ),
     "deepseek": (
         "deepseek-v2", "deepseek-v2-lite", "deepseek-v3", "deepseek-r1", "kimi-k2",
