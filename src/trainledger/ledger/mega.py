@@ -58,14 +58,23 @@ class Hosted:
 
 
 @dataclass(frozen=True, slots=True)
+class Day:
+    """What a release of Megatron-Core does. `anew`: what stands in for the output layer's gradient, which is added to
+    its buffer, is made anew each time and goes at once; `listed`: attention names queries, keys and values together
+    until it returns."""
+
+    anew: bool = False
+    listed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Mega:
     """The run of one rank's layers. `scattered`: between layers the sequence is spread over the tensor-parallel ranks;
     `engine`: Transformer Engine's modules run (None: Megatron's own); `wide_softmax`: the softmax runs in fp32;
     `spread`: a recomputed layer's kept input is spread over the tensor-parallel ranks; `indexed`: embeddings are looked
     up by indexing; `routing`: how experts run (None: there are none); `hosted`: what goes to the host (None:
     nothing); `away`: how many whole layers' saved tensors do; `delayed`: weights' gradients come after their module's
-    others; `anew`: what stands in for the output layer's gradient, which is added to its buffer, is made anew each time
-    and goes at once; `listed`: attention names queries, keys and values together until it returns."""
+    others; `day`: what its release does."""
 
     parts: Parts
     scattered: bool
@@ -78,8 +87,7 @@ class Mega:
     hosted: Hosted | None = None
     away: int = 0
     delayed: bool = False
-    anew: bool = False
-    listed: bool = False
+    day: Day = Day()
 
     @property
     def ranks(self) -> int:

@@ -64,7 +64,7 @@ def dummies(job: Job, chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
     layers = {layer for chunk in chunks for layer in chunk.layers}
     groups: list[Sequence[Op]] = [block.ops for block in job.model.blocks if layers & set(block.layers)]
     groups += [block.ops for chunk in chunks if chunk.further for block in job.model.further]
-    groups += [job.model.head.ops for chunk in chunks if chunk.last and not mega.anew]
+    groups += [job.model.head.ops for chunk in chunks if chunk.last and not mega.day.anew]
     shapes: dict[tuple[int, ...], Dims] = {}
     fresh = mega.engine is not None and own_dummies(mega.engine.release)
     for dims in _weights(op for ops in groups for op in ops if not (fresh and isinstance(op.spec, GroupedExperts))):

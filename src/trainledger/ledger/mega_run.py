@@ -10,7 +10,7 @@ from trainledger.facts.megatron_offload import COUNT, LEAST, MODULES, OFFLOAD, O
 from trainledger.facts.phases import TASKS
 from trainledger.facts.versions import at_least
 from trainledger.ledger.frame import Setting
-from trainledger.ledger.mega import Fusions, Hosted, Mega
+from trainledger.ledger.mega import Day, Fusions, Hosted, Mega
 from trainledger.ledger.mega_choice import engine_of
 from trainledger.ledger.mega_fp8 import own_dtype
 from trainledger.ledger.mega_routing import routing_of
@@ -102,8 +102,10 @@ def mega_of(plan: Plan, architecture: str) -> Mega:
         hosted=_hosted(plan),
         away=int(options.get(COUNT) or 0),
         delayed=bool(parallel.options.get(OVERLAP) and parallel.options.get(DELAYED)),
-        anew=not STANDS_IN.holds(release_of(plan.stack.versions)),
-        listed=at_least(release_of(plan.stack.versions) or None, QKV.listed),
+        day=Day(
+            anew=not STANDS_IN.holds(release_of(plan.stack.versions)),
+            listed=at_least(release_of(plan.stack.versions) or None, QKV.listed),
+        ),
     )
 
 

@@ -133,7 +133,7 @@ def _product(f: Frame, weight: Weight, x: int, dims: Dims, ranks: int) -> int:
     t, w = f.tape, f.need(weight)
     out = t.fresh(dims, t.dtype[x], True, "output")
     steps: tuple[Step, ...] = (Step(Code.GRAD, 0), *(() if mega_of(f).added else (Step(Code.GRAD, 1),)))
-    if mega_of(f).added and mega_of(f).anew:
+    if mega_of(f).added and mega_of(f).day.anew:
         unused = aten.temporary(t, weight.dims, t.dtype[x], "unused gradient of a weight")
         steps = (*steps, Step(Code.BORN, 0, unused), Step(Code.DEAD, 0, unused))
     if ranks > 1:
@@ -167,7 +167,7 @@ def queries(f: Frame, x: int, dims: Dims) -> list[int]:
         seen = q
         q = aten.copy(t, q)
         t.end([seen])
-    if mega_of(f).listed:
+    if mega_of(f).day.listed:
         f.names[PARTS] = q
     return [q, k, v]
 
