@@ -44,12 +44,10 @@ def built(layout: Layout) -> Runs:
 
 def _tied(layout: Sharded) -> Runs:
     """Tied weights' parts are made once for each name, before the names are one again."""
-    model, how = layout.job.model, layout.how
-    if how.offload:
+    model = layout.job.model
+    if layout.how.offload:
         return []
     tied = shared_weights(model)
-    every = [
-        weight for _, weight, _ in weights_of(model) for _ in tensors_of(layout.held(weight), layout.stored(weight))
-    ]
+    every = [weight for _, weight, _ in weights_of(model) for _ in layout.tensors(weight)]
     parts = zip(layout.weights(), every, strict=False)  # buffers follow
     return [((line + 1, -line - 1), 1) for (line, _), weight in parts if weight in tied]
