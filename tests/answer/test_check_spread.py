@@ -8,7 +8,7 @@ import pytest
 
 from tests.plans import LLAMA, plan_of
 from trainledger.answer.check_spread import spread_problems
-from trainledger.answer.estimate import estimate
+from trainledger.answer.estimate import estimate, states_of
 from trainledger.base.problems import InputError
 
 LORA = {"kind": "lora", "r": 8, "targets": "all-linear"}
@@ -58,6 +58,15 @@ def test_codes_that_cannot_be_spread_are_named(kind: str, strategy: str, reason:
     text = refused(adapter=LORA, quantization={"kind": kind}, parallel={"strategy": strategy, "world": 2})
     assert f"quantization.kind: found '{kind}' under {strategy}" in text
     assert reason in text
+
+
+def test_axolotl_patches_fsdp2_for_eight_bits() -> None:
+    parallel = {"strategy": "fsdp2", "world": 2}
+    stack = {"versions": {"axolotl": "0.18.0"}, "recompute": "full"}
+    base = {"adapter": LORA, "quantization": {"kind": "int8"}, "stack": stack}
+    plans = plan_of("llama-3.2-1b", parallel=parallel, **base), plan_of("llama-3.2-1b", **base)
+    spread, whole = (states_of(estimate(one).ledger)["weights"] for one in plans)
+    assert whole / 2 < spread < whole * 0.51
 
 
 def test_a_quantised_base_is_not_coded_once_more() -> None:

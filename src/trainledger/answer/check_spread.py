@@ -29,6 +29,9 @@ CODES = Source(
     "bitsandbytes/nn/modules.py, Linear8bitLt.init_8bit_state; torch/distributed/fsdp/_flat_param.py",
     "0.41.1 to 0.50.2",
 )
+# FSDP2's parameters keep their class there, and a layer reads its codes out of what was gathered
+PATCHED = "axolotl"
+PATCH = Source("Axolotl, FSDP2 of parameters in 8 bits", "axolotl/monkeypatch/fsdp2_qlora.py, Int8Params", "0.18.0")
 
 
 def spread_problems(plan: Plan) -> Iterator[Problem]:
@@ -52,8 +55,9 @@ def _quantised(plan: Plan) -> Iterator[Problem]:
     if given is None:
         return
     path, found = "quantization.kind", f"found {given.kind!r} under {strategy}"
-    if given.kind == "int8" and (fsdp_of(plan) or strategy == ZERO3):
-        allowed = f"its layers hold all their codes beside the parameter that is spread ({CODES})"
+    patched = fsdp_of(plan) == SECOND and PATCHED in plan.stack.versions
+    if given.kind == "int8" and (fsdp_of(plan) or strategy == ZERO3) and not patched:
+        allowed = f"its layers hold all their codes beside the parameter that is spread ({CODES}; but: {PATCH})"
         yield Problem(path, found, allowed, "Set it to nf4, or parallel.strategy to ddp or zero2.")
     elif given.kind == "fp8" and deepspeed_of(plan) and not FP8_KEPT.holds(plan.stack.versions.get("deepspeed", "")):
         allowed = f"before {FP8_KEPT.release} DeepSpeed's engine casts 8-bit floating-point parameters too"
