@@ -115,6 +115,15 @@ def test_the_policys_own_states_can_leave_for_the_rollout() -> None:
     assert hosted(found, "") == pytest.approx(states, rel=0.02)
 
 
+def test_states_that_left_are_not_there_when_the_step_is_replayed() -> None:
+    """No moment holds more than its phase, whose rows are folds of the lines."""
+    found = made({"policy": {"states": {"idle": "offloaded"}}, "reference": {}, "rollout": ENGINE})
+    for one in rows_of(found.plan, found.groups):
+        if one.phase != "training":
+            last = next(moment for moment in found.ledger.moments if moment.name == f"step 2: {one.phase}")
+            assert last.allocated <= one.allocated * 1.01
+
+
 def test_for_a_forward_only_weights_come_back() -> None:
     away = {"states": {"idle": "offloaded"}}
     found = made({"policy": away, "rollout": ENGINE})

@@ -6,7 +6,7 @@ that were asked for (ends too small to be split off) is a line of its own, so th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     sizes = [payload(line) for line in ledger.lines]
     _check(ledger.lines, sizes)
     own = sized(ledger.segments, sizes)
-    segments = _longer(own)
+    segments = _longer(own, {number for number, line in enumerate(ledger.lines) if line.account is Account.BUCKETS})
     events = sum(len(segment.events) * segment.repeat for segment in segments)
     if not conf.exact or events > REPLAY.events:
         return None
@@ -101,17 +101,18 @@ def sized(segments: Sequence[Segment], sizes: Sequence[int]) -> tuple[Segment, .
     )
 
 
-def _longer(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """The segments with the last step once more: what it left cached may not fit its own requests as they come. What it
-    does once (DDP makes its buckets anew) is not done again."""
-    again, at = _again(last_step(segments)), _beyond(segments)
+def _longer(segments: tuple[Segment, ...], buckets: Set[int]) -> tuple[Segment, ...]:
+    """The segments with the last step once more: what it left cached may not fit its own requests as they come. DDP
+    does not make its buckets anew again; a step that does anything else once is not repeated."""
+    again, at = _again(last_step(segments), buckets), _beyond(segments)
     return (*segments[:at], *again, *segments[at:]) if repeats(again) else segments
 
 
-def _again(step: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """A step without segments that only change which lines are there after it."""
+def _again(step: tuple[Segment, ...], buckets: Set[int]) -> tuple[Segment, ...]:
+    """A step without segments that only change which buckets are there after it."""
     changed = net(step)
-    return tuple(one for one in step if not one.events or any(not changed[abs(event) - 1] for event in one.events))
+    once = {line for line in buckets if changed[line]}
+    return tuple(one for one in step if not one.events or any(abs(event) - 1 not in once for event in one.events))
 
 
 def repeats(step: Sequence[Segment]) -> bool:
