@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from tests.plans import plan_of
+from trainledger.answer.estimate import estimate
+from trainledger.base.problems import InputError
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.model.build import model_of
 from trainledger.model.counts import total
@@ -83,3 +85,16 @@ def test_language_models_of_images_have_releases_of_their_own() -> None:
     assert all("5.17" in block.unknown for block in old.blocks)
     assert new.family == built("qwen2", "5.16.0").family
     assert not any(block.unknown for block in (*new.blocks, *built("qwen2", "5.16.0").blocks))
+
+
+@pytest.mark.parametrize("family", ["stablelm", "persimmon", "nemotron", "olmo"])
+def test_layers_of_other_code_are_refused_by_release(family: str) -> None:
+    def refusal(release: str) -> str:
+        keys = {**KEYS, **BARE, "model_type": family}
+        with pytest.raises(InputError) as caught:
+            estimate(plan_of(keys, stack={"versions": {"transformers": release}}))
+        return str(caught.value)
+
+    assert "its layers are covered from Transformers 5.4 on" in refusal("5.3.0")
+    keys = {name: KEYS[name] for name in list(KEYS)[:5]} | {**BARE, "model_type": family}
+    assert estimate(plan_of(keys, stack={"versions": {"transformers": "5.24.0"}})).peak.allocated.expected > 0

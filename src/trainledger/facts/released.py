@@ -97,6 +97,14 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("stablelm", "persimmon", "nemotron", "olmo"), "5.4", "",
+        Source(
+            "Transformers StableLM, Persimmon, Nemotron and OLMo",
+            "transformers/models/{stablelm,persimmon,nemotron,olmo}/modeling_*.py (5.24.0; other code before 5.4)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("modernbert",), "5.4", "",
         Source(
             "Transformers ModernBERT",
