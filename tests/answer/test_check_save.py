@@ -8,6 +8,8 @@ import pytest
 
 from tests.plans import plan_of
 from trainledger.answer.check import check
+from trainledger.answer.disk import beside
+from trainledger.answer.estimate import estimate
 from trainledger.base.problems import InputError
 
 LORA = {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "fp32"}
@@ -51,3 +53,24 @@ def test_a_format_of_another_engine(named: str, sections: dict[str, Any], writes
 )
 def test_formats_that_can_be_written(named: str, sections: dict[str, Any]) -> None:
     check(plan_of(**sections, save={"format": named}))
+
+
+PPO: dict[str, Any] = {
+    "task": "ppo",
+    "adapter": LORA,
+    "roles": {"reward": {}, "critic": {}, "reference": {}, "rollout": {"engine": {"tokens": 1024}}},
+}
+
+
+def test_roles_without_the_policys_adapter_do_not_refuse_its_format() -> None:
+    """A role has no `save`; a critic that is trained whole is saved in the format of its framework."""
+    named, left = (beside(estimate(plan_of(**PPO, save=save))).checkpoint for save in ({"format": "adapter"}, {}))
+    critics = [[one for one in found.files if one.name.startswith("critic: ")] for found in (named, left)]
+    assert critics[0] == critics[1] != []
+    assert named.format.name == "adapter"
+
+
+def test_a_roles_plan_names_a_wrong_format_once() -> None:
+    with pytest.raises(InputError) as caught:
+        check(plan_of(**PPO, save={"format": "deepspeed"}))
+    assert [problem.path for problem in caught.value.problems] == ["save.format"]

@@ -80,11 +80,3 @@ def test_rows_of_a_trainer_that_may_be_padded_are_named(sections: dict[str, Any]
 
 def test_a_plain_loop_s_rows_are_as_it_says() -> None:
     assert not [*beyond_uncounted(plan_of(task="sft", batch={"micro_batch": 2}))]
-
-
-@pytest.mark.parametrize(("strategy", "told"), [("zero2", True), ("zero3", False)])
-def test_nvme_that_means_the_host_is_named(strategy: str, told: bool) -> None:
-    plan = plan_of(
-        parallel={"strategy": strategy, "dp": 4}, offload={"optimizer": "nvme"}, optimizer={"implementation": "cpu"}
-    )
-    assert any("nvme means the host" in note for note in beyond_notes(plan)) is told

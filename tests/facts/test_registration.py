@@ -30,3 +30,12 @@ def test_megatrons_output_projection_is_registered_before_what_it_projects(kind:
     used = sorted(names, key=first.__getitem__)
     assert used != list(names)
     assert sorted(used, key=lambda name: rank_in("megatron-gpt", name)) == list(names)
+
+
+# As PersimmonAttention.__init__ of Transformers 5.24.0 assigns them; its forward uses `dense` last
+PERSIMMON = [f"self_attn.{name}.weight" for name in ("query_key_value", "dense", "q_layernorm", "k_layernorm")]
+
+
+def test_persimmons_output_projection_is_registered_before_its_heads_norms() -> None:
+    used = [PERSIMMON[at] for at in (0, 2, 3, 1)]
+    assert sorted(used, key=lambda name: rank_in("persimmon", name)) == PERSIMMON

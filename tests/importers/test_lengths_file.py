@@ -45,6 +45,9 @@ def test_lengths_are_read(text: str) -> None:
         ("[12, true, 2.5]", "f", "element 1 is true"),
         ('{"length": 12}\n{"text": 7}', "f:2", "found '{"),
         ('{"length": 12}\n{', "f:2", "no JSON"),
+        ("12\n" + "1" * 5000, "f:2", "found '111"),
+        ("[12, " + "1" * 5000 + "]", "f", "a number of too many digits"),
+        ('{"length": 12}\n{"length": ' + "1" * 5000 + "}", "f:2", "a number of too many digits"),
     ],
 )
 def test_what_is_no_length_is_named_with_its_line(text: str, where: str, found: str) -> None:
@@ -53,3 +56,4 @@ def test_what_is_no_length_is_named_with_its_line(text: str, where: str, found: 
     problem = caught.value.problems[0]
     assert (problem.path, problem.where) == ("lengths.file", where)
     assert problem.found.startswith(found)
+    assert len(problem.found) < 100

@@ -39,7 +39,8 @@ def kept(found: Estimate) -> int:
 @pytest.mark.parametrize(
     ("policy", "share"),
     [
-        ("memory budget 0.5", 0.5), ("Memory budget .25", 0.25), ("memory budget 1", 1.0), ("memory budget 1.5", None),
+        ("memory budget 0.5", 0.5), ("memory budget .25", 0.25), ("Memory budget 0.5", None),
+        ("memory budget 1", 1.0), ("memory budget 1.5", None),
         ("memory budget", None), ("op", None), (None, None),
     ],
 )  # fmt: skip

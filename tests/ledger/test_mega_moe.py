@@ -182,29 +182,22 @@ def test_an_activation_that_runs_again_keeps_neither_its_result() -> None:
     assert (plain - less) / (2 * TOKENS) == pytest.approx(2 * WIDTH, abs=1)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_experts_that_run_again_keep_the_norms_output_unless_it_runs_again_too(norm: bool) -> None:
+def kept_with(*names: str) -> int:
+    """What is kept where these modules run again."""
+    recompute = {"kind": "selective", "modules": list(names)} if names else "none"
+    stack = {"framework": "megatron", "kernels": ["te"], "attention": "fused", "options": {}, "recompute": recompute}
+    return kept(routed(stack=stack, model={"shared_expert_intermediate_size": 512}))
+
+
+def test_experts_that_run_again_keep_the_norms_output_unless_it_runs_again_too() -> None:
     """Of all that a layer with experts keeps, beside attention: the norm's input, and its output."""
-    modules = ["moe", *(["layernorm"] if norm else [])]
-    stack = {"framework": "megatron", "kernels": ["te"], "attention": "fused", "options": {}}
-
-    def of(*names: str) -> int:
-        recompute = {"kind": "selective", "modules": list(names)} if names else "none"
-        return kept(routed(stack={**stack, "recompute": recompute}, model={"shared_expert_intermediate_size": 512}))
-
     one = 2 * SEQUENCE * BATCH * HIDDEN
-    assert of("moe") - of(*modules) == pytest.approx(norm * one, rel=0.01)
-    assert of("moe", "moe_act") == of("moe") == of("moe", "shared_experts") < of("moe_act")
+    assert kept_with("moe") - kept_with("moe", "layernorm") == pytest.approx(one, rel=0.01)
+    assert kept_with("moe", "moe_act") == kept_with("moe") == kept_with("moe", "shared_experts") < kept_with("moe_act")
 
 
 def test_each_pair_of_modules_drops_what_each_drops() -> None:
-    stack = {"framework": "megatron", "kernels": ["te"], "attention": "fused", "options": {}}
-
-    def of(*names: str) -> int:
-        recompute = {"kind": "selective", "modules": list(names)} if names else "none"
-        return kept(routed(stack={**stack, "recompute": recompute}, model={"shared_expert_intermediate_size": 512}))
-
-    none = of()
+    none = kept_with()
     for first, second in combinations(("core_attn", "layernorm", "moe_act", "shared_experts"), 2):
-        apart = (none - of(first)) + (none - of(second))
-        assert none - of(first, second) == pytest.approx(apart, rel=0.001), (first, second)
+        apart = (none - kept_with(first)) + (none - kept_with(second))
+        assert none - kept_with(first, second) == pytest.approx(apart, rel=0.001), (first, second)

@@ -377,12 +377,6 @@ def test_states_follow_the_gradients_that_the_optimizer_is_given(strategy: str) 
     assert at_end(ledger, Account.OPTIMIZER) == pytest.approx(at_end(ledger, Account.MASTER), abs=64)
 
 
-def test_stages_1_and_2_keep_on_the_host_what_is_sent_to_nvme() -> None:
-    given = {"optimizer": {"implementation": "cpu"}}
-    nvme, host = (run("zero2", offload={"optimizer": place}, **given)[1].host for place in ("nvme", "cpu"))
-    assert nvme == host
-
-
 @pytest.mark.parametrize(("version", "rounded"), [("0.19.3", True), ("0.19.4", False)])
 def test_swap_buffers_are_rounded_by_pytorchs_allocator_alone(version: str, rounded: bool) -> None:
     section = {"device": "nvme", "buffer_count": 3, "buffer_size": 300_000}

@@ -17,7 +17,7 @@ import pytest
 
 from tests.plans import LLAMA, plan_of
 from tests.witness.runs import RECOMPUTE
-from tests.witness.test_traces import phases
+from tests.witness.steps import phases
 from trainledger.answer.estimate import estimate
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.dtypes import BF16
@@ -56,11 +56,12 @@ def _plan(one: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("one", list(_traces()))
 def test_phases_are_those_of_the_release_s_own_code(one: dict[str, Any]) -> None:
-    """Within four of the allocator's blocks: releases keep one small tensor of positions or types more or less."""
+    """Within two of the allocator's blocks; BERT's within four, as ours keeps a row of 256 positions more."""
+    allowed = 4 if one["model"]["model_type"] == "bert" else 2
     found = phases(estimate(_plan(one)).ledger.moments)
     sizes = {f"{step}: {phase}": size for (step, phase), size in found.items()}
     assert sizes.keys() == one["phases"].keys()
-    assert max(abs(sizes[name] - size) for name, size in one["phases"].items()) <= 4 * CUDA.granule
+    assert max(abs(sizes[name] - size) for name, size in one["phases"].items()) <= allowed * CUDA.granule
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,8 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from tests.plans import plan_of
 from tests.witness.compare import mismatches
-from tests.witness.runs import RECOMPUTE
-from tests.witness.test_traces import phases
-from trainledger.allocator.conf import read_conf
-from trainledger.answer.estimate import estimate
-from trainledger.answer.trace import job_of
-from trainledger.evidence.trace.lines import trace_of
-from trainledger.evidence.trace.live.plan_run import run_plan
-from trainledger.evidence.trace.live.session import where_of
+from tests.witness.steps import both_phases
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 LOCAL: dict[str, Any] = {
@@ -83,17 +75,12 @@ STACKS = [
 def test_phases_agree(run: str, stack: int) -> None:
     """To the byte: what the last layers of each kind leave in the forward's dictionary stays with their graph."""
     attention, recompute, precision, adapted = STACKS[stack]
-    plan = plan_of(
+    ours, real = both_phases(
         RUNS[run],
+        recompute,
+        attention,
+        sequence=256,
         precision={**precision, "gradients": "fp32"} if adapted else precision,
-        batch={"micro_batch": 2, "sequence": 256, "accumulation": 1},
-        stack={
-            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
-            "recompute": RECOMPUTE[recompute],
-            "attention": attention,
-            "allocator": {"expandable_segments": True},
-        },
         **({"adapter": {"kind": "lora", "r": 16, "dtype": "fp32", "targets": "all-linear"}} if adapted else {}),
     )
-    found = trace_of(run_plan(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator))
-    assert phases(estimate(plan).ledger.moments) == phases(found.moments)
+    assert ours == real

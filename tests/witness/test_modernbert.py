@@ -10,17 +10,8 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from tests.plans import plan_of
 from tests.witness.compare import mismatches
-from tests.witness.runs import RECOMPUTE
-from tests.witness.test_traces import phases
-from tests.witness.test_written import KINDS, SETTINGS, SHARDED
-from trainledger.allocator.conf import read_conf
-from trainledger.answer.estimate import estimate
-from trainledger.answer.trace import job_of
-from trainledger.evidence.trace.lines import trace_of
-from trainledger.evidence.trace.live.plan_run import run_plan
-from trainledger.evidence.trace.live.session import where_of
+from tests.witness.steps import KINDS, SETTINGS, SHARDED, both_phases
 
 MODERN: dict[str, Any] = {
     "model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"], "vocab_size": 512, "hidden_size": 64,
@@ -52,16 +43,5 @@ STEPS = [
 @pytest.mark.parametrize(("attention", "recompute", "more"), STEPS)
 def test_steps_agree(attention: str, recompute: str, more: dict[str, Any]) -> None:
     """The largest instant of every phase, to the byte: the window's mask is made of numbers of 64 bits."""
-    plan = plan_of(
-        MODERN,
-        batch={"micro_batch": 2, "sequence": 160, "accumulation": 1},
-        stack={
-            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
-            "recompute": RECOMPUTE[recompute],
-            "attention": attention,
-            "allocator": {"expandable_segments": True},
-        },
-        **more,
-    )
-    real = trace_of(run_plan(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator))
-    assert phases(estimate(plan).ledger.moments) == phases(real.moments)
+    ours, real = both_phases(MODERN, recompute, attention, **more)
+    assert ours == real

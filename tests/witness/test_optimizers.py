@@ -9,7 +9,7 @@ pytest.importorskip("transformers")
 
 from tests.plans import LLAMA, plan_of
 from tests.witness.runs import VERSIONS, traced
-from tests.witness.test_traces import phases
+from tests.witness.steps import phases
 from trainledger.allocator.conf import read_conf
 from trainledger.answer.estimate import estimate
 from trainledger.answer.trace import job_of

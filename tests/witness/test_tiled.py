@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 from tests.evidence.trace.families import FAMILIES, PRECISIONS
 from tests.plans import plan_of
 from tests.witness.runs import VERSIONS, traced
-from tests.witness.test_traces import phases
+from tests.witness.steps import phases
 from trainledger.allocator.conf import read_conf
 from trainledger.answer.estimate import estimate
 from trainledger.answer.trace import job_of

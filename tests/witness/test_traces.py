@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
@@ -15,6 +14,7 @@ from tests.evidence.trace.families import FAMILIES, PRECISIONS, RECOMPUTE, WORDS
 from tests.plans import plan_of
 from tests.witness import saved
 from tests.witness.runs import VERSIONS, traced
+from tests.witness.steps import phases
 from trainledger.allocator.conf import read_conf
 from trainledger.answer.estimate import estimate
 from trainledger.answer.trace import job_of
@@ -22,7 +22,6 @@ from trainledger.evidence.trace.lines import trace_of
 from trainledger.evidence.trace.live.session import where_of
 from trainledger.evidence.trace.record import Record
 from trainledger.ledger.rank import Ledger
-from trainledger.lines.stream import Moment
 from trainledger.plan.schema import Plan
 
 BATCH, SEQUENCE = 3, 896  # sizes that no dim of the models has
@@ -60,16 +59,6 @@ def test_saved_tensors_agree(both: Both) -> None:
     hidden = (dtype, width * BATCH * SEQUENCE * HIDDEN, (BATCH, SEQUENCE, HIDDEN))
     assert sum(map(Counter.total, theirs.values())) > 2 * LAYERS
     assert not saved.differences(ours, theirs, hidden)
-
-
-def phases(moments: Iterable[Moment]) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
-    for moment in moments:
-        step, _, name = moment.name.partition(": ")
-        if name:
-            phase = "forward" if name == "loss" else name.split(" ")[0]
-            found[step, phase] = max(found.get((step, phase), 0), moment.allocated)
-    return found
 
 
 def test_phases_agree(both: Both) -> None:

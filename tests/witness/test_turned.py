@@ -12,16 +12,9 @@ pytest.importorskip("peft")
 
 from tests.plans import plan_of
 from tests.witness.compare import mismatches
-from tests.witness.runs import RECOMPUTE
-from tests.witness.test_traces import phases
-from tests.witness.test_written import KINDS, SETTINGS, SHARDED
-from trainledger.allocator.conf import read_conf
+from tests.witness.steps import KINDS, SETTINGS, SHARDED, both_phases
 from trainledger.answer.estimate import estimate
-from trainledger.answer.trace import job_of
 from trainledger.base.problems import InputError
-from trainledger.evidence.trace.lines import trace_of
-from trainledger.evidence.trace.live.plan_run import run_plan
-from trainledger.evidence.trace.live.session import where_of
 
 GPT: dict[str, Any] = {
     "vocab_size": 512, "n_embd": 64, "n_layer": 3, "n_head": 8, "rotary_dim": 4, "n_positions": 256,
@@ -76,19 +69,8 @@ STEPS = [
 @pytest.mark.parametrize(("family", "attention", "recompute", "more"), STEPS)
 def test_steps_agree(family: str, attention: str, recompute: str, more: dict[str, Any]) -> None:
     """The largest instant of every phase, to the byte."""
-    plan = plan_of(
-        FAMILIES[family][1],
-        batch={"micro_batch": 2, "sequence": 160, "accumulation": 1},
-        stack={
-            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
-            "recompute": RECOMPUTE[recompute],
-            "attention": attention,
-            "allocator": {"expandable_segments": True},
-        },
-        **more,
-    )
-    real = trace_of(run_plan(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator))
-    assert phases(estimate(plan).ledger.moments) == phases(real.moments)
+    ours, real = both_phases(FAMILIES[family][1], recompute, attention, **more)
+    assert ours == real
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from tests.plans import plan_of
-from tests.witness.runs import RECOMPUTE
-from tests.witness.test_traces import phases
-from trainledger.allocator.conf import read_conf
-from trainledger.answer.estimate import estimate
-from trainledger.answer.trace import job_of
-from trainledger.evidence.trace.lines import trace_of
-from trainledger.evidence.trace.live.plan_run import run_plan
-from trainledger.evidence.trace.live.session import where_of
+from tests.witness.steps import both_phases
 
 BASE = {
     "hidden_size": 256, "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
@@ -81,17 +73,12 @@ def test_taps_and_decays_go_with_norms() -> None:
 def compared(kind: str, attention: str, recompute: str, precision: dict[str, Any], adapted: bool) -> None:
     routed = any("expert" in key for key in TYPES[kind])
     lora = {"kind": "lora", "r": 16, "dtype": "fp32", "targets": NAMED if routed else "all-linear"}
-    plan = plan_of(
+    ours, real = both_phases(
         {"model_type": kind, **TYPES[kind]},
+        recompute,
+        attention,
+        sequence=256,
         precision=precision,
-        batch={"micro_batch": 2, "sequence": 256, "accumulation": 1},
-        stack={
-            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
-            "recompute": RECOMPUTE[recompute],
-            "attention": attention,
-            "allocator": {"expandable_segments": True},
-        },
         **({"adapter": lora} if adapted else {}),
     )
-    found = trace_of(run_plan(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator))
-    assert phases(estimate(plan).ledger.moments) == phases(found.moments)
+    assert ours == real

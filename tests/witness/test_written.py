@@ -10,17 +10,8 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from tests.evidence.trace.families import PRECISIONS
-from tests.plans import plan_of
 from tests.witness.compare import mismatches
-from tests.witness.runs import RECOMPUTE
-from tests.witness.test_traces import phases
-from trainledger.allocator.conf import read_conf
-from trainledger.answer.estimate import estimate
-from trainledger.answer.trace import job_of
-from trainledger.evidence.trace.lines import trace_of
-from trainledger.evidence.trace.live.plan_run import run_plan
-from trainledger.evidence.trace.live.session import where_of
+from tests.witness.steps import KINDS, SETTINGS, SHARDED, both_phases
 
 FALCON: dict[str, Any] = {
     "model_type": "falcon", "vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -45,16 +36,6 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "bloom, norm before": (LAYERS, {**BLOOM, **DROPPED, "apply_residual_connection_post_layernorm": True}),
     "mpt": ("transformer.blocks.", MPT),
 }  # fmt: skip
-MIXED = {"weights": "fp32", "autocast": "bf16"}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "fused, two": {"batch": 2},
-    "efficient": {"kernel": "efficient"},
-    "autocast": MIXED,
-    "eager": {"kernel": "eager"},
-    "eager, two": {"kernel": "eager", "batch": 2},
-    "autocast, eager, two": {**MIXED, "kernel": "eager", "batch": 2},
-    "fp32, eager, two": {"weights": "fp32", "kernel": "eager", "batch": 2},
-}
 
 
 def calls(family: str) -> bool:
@@ -72,8 +53,6 @@ def test_layer(family: str, setting: str) -> None:
 
 
 LORA = {"kind": "lora", "r": 8, "targets": "all-linear", "dropout": 0.1, "dtype": "fp32"}
-SHARDED = {"strategy": "fsdp2", "world": 4, "dp": 4}
-REDUCED = {"weights": "bf16", "compute": "bf16", "autocast": False, "gradients": "bf16", "reduce": "bf16"}
 STEPS = [
     ("one key head", "sdpa", "none", "pure", {}),
     ("one key head", "eager", "full", "autocast", {}),
@@ -91,7 +70,6 @@ STEPS = [
     ("mpt", "eager", "full-reentrant", "adapted", {"adapter": LORA}),
     ("mpt", "eager", "full", "sharded", {"parallel": SHARDED}),
 ]
-KINDS = {**PRECISIONS, "adapted": {**PRECISIONS["pure"], "gradients": "fp32"}, "sharded": REDUCED}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -99,17 +77,5 @@ KINDS = {**PRECISIONS, "adapted": {**PRECISIONS["pure"], "gradients": "fp32"}, "
 def test_steps_agree(family: str, attention: str, recompute: str, precision: str, more: dict[str, Any]) -> None:
     """The largest instant of every phase, to the byte. A layer's weights live until the next one has returned, and a
     reentrant checkpoint is handed zeros for their gradient."""
-    plan = plan_of(
-        FAMILIES[family][1],
-        precision=KINDS[precision],
-        batch={"micro_batch": 2, "sequence": 160, "accumulation": 1},
-        stack={
-            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
-            "recompute": RECOMPUTE[recompute],
-            "attention": attention,
-            "allocator": {"expandable_segments": True},
-        },
-        **more,
-    )
-    real = trace_of(run_plan(plan, where_of(job_of(plan))), conf=read_conf(plan.stack.allocator))
-    assert phases(estimate(plan).ledger.moments) == phases(real.moments)
+    ours, real = both_phases(FAMILIES[family][1], recompute, attention, precision=KINDS[precision], **more)
+    assert ours == real

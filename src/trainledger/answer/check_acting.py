@@ -50,7 +50,7 @@ def acting_problems(plan: Plan, check: Callable[[Plan], None]) -> Iterator[Probl
         yield from (_under(name, one) for one in _role(plan, name, role))
         if name != POLICY and name != ROLLOUT:
             try:
-                check(role_plan(plan, name))
+                check(_unsaved(role_plan(plan, name)))
             except InputError as error:
                 yield from (_under(name, one) for one in error.problems)
 
@@ -83,9 +83,14 @@ def _teaches(plan: Plan, check: Callable[[Plan], None]) -> Iterator[Problem]:
         found = f"found {own.parallel.strategy!r}"
         yield _under(TEACHER, Problem("parallel.strategy", found, f"{', '.join(FORWARDS)} can be estimated so far"))
     try:
-        check(own)
+        check(_unsaved(own))
     except InputError as error:
         yield from (_under(TEACHER, one) for one in error.problems)
+
+
+def _unsaved(own: Plan) -> Plan:
+    """A role has no `save` of its own: the plan's is looked at once, and a critic without an adapter is saved whole."""
+    return own.model_copy(update={"save": None})
 
 
 def _under(name: str, problem: Problem) -> Problem:

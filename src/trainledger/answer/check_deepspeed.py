@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from trainledger.base.problems import Problem
 from trainledger.facts.colossal import LOW_LEVEL
@@ -19,7 +18,7 @@ from trainledger.facts.deepspeed import (
 )
 from trainledger.facts.dtypes import DTYPES
 from trainledger.ledger.registered import slots_of
-from trainledger.ledger.wrapper import PACKAGE, count, zero_of
+from trainledger.ledger.wrapper import PACKAGE, count, section_of, zero_of
 from trainledger.lines.shards import rows_of
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
@@ -40,7 +39,7 @@ def deepspeed_problems(plan: Plan) -> Iterator[Problem]:
     yield from _groups(plan)
     yield from _hosted(plan)
     yield from _cast(plan)
-    section = _section(plan, "offload_optimizer")
+    section = section_of(plan, "offload_optimizer")
     ratio = section.get("ratio", 1)
     path, found = "parallel.options.offload_optimizer.ratio", f"found {ratio}"
     if not 0 <= ratio <= 1:
@@ -53,11 +52,6 @@ def deepspeed_problems(plan: Plan) -> Iterator[Problem]:
             yield Problem(path, f"{found} with nvme", "what goes to NVMe is not divided", "Leave the ratio out.")
         if plan.optimizer.name not in SPLIT_OPTIMIZERS:
             yield Problem(path, f"{found} with {plan.optimizer.name}", "DeepSpeed divides its CPU Adam alone")
-
-
-def _section(plan: Plan, name: str) -> dict[str, Any]:
-    given = plan.parallel.options.get(name)
-    return given if isinstance(given, dict) else {}
 
 
 def _version(plan: Plan) -> str:
@@ -88,7 +82,7 @@ def _near(found: int, ranks: int) -> int:
 
 def _hosted(plan: Plan) -> Iterator[Problem]:
     """Optimizers that DeepSpeed cannot step on the host."""
-    device = plan.offload.optimizer or _section(plan, "offload_optimizer").get("device")
+    device = plan.offload.optimizer or section_of(plan, "offload_optimizer").get("device")
     if device in (None, "none") or plan.parallel.strategy not in STAGES or not deepspeed_of(plan):
         return
     if plan.stack.framework != LOW_LEVEL.framework and plan.optimizer.name not in HOST_OPTIMIZERS:
@@ -130,7 +124,7 @@ def deepspeed_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:
 
 def _swapped(plan: Plan, model: Model) -> Iterator[Problem]:
     """A part of a weight on its way to or from NVMe has to fit one buffer."""
-    section = _section(plan, "offload_param")
+    section = section_of(plan, "offload_param")
     if (plan.offload.params or section.get("device")) != "nvme":
         return
     size, ranks = count(section, "buffer_size", SWAP.weight_elements), zero_of(plan, model.hidden.size, None).ranks

@@ -16,6 +16,7 @@ from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.pipeline import pipeline_of
 from trainledger.lines.schedules import schedule_problems
 from trainledger.model.program import ClampedExperts, Experts, Model
+from trainledger.model.prompts import shared_weights
 from trainledger.plan.degrees import degrees
 from trainledger.plan.mesh import expert_tensor_degree
 from trainledger.plan.schema import Plan
@@ -83,17 +84,11 @@ def pipeline_model_problems(plan: Plan, model: Model) -> Iterator[Problem]:
     ranks = degrees(plan)
     if ranks.pp > 1:
         yield from stage_problems(split_of(plan, sum(block.count for block in model.blocks)))
-        if plan.stack.framework in SCHEDULES and _tied(model):
+        if plan.stack.framework in SCHEDULES and shared_weights(model):
             found = f"found true with pp {ranks.pp}"
             yield Problem("model.tie_word_embeddings", found, f"{plan.stack.framework} ties no weights of two stages")
     if ranks.ep > 1 and plan.stack.framework in SCHEDULES:
         yield from _experts(plan, model)
-
-
-def _tied(model: Model) -> bool:
-    """Whether the head reads the embedding's table."""
-    read = {getattr(op.spec, "weight", None) for op in model.head.ops}
-    return any(one in read for one in model.embeddings)
 
 
 def _experts(plan: Plan, model: Model) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainledger.answer.check_acting import acts
+from trainledger.answer.check_save import save_problems
 from trainledger.answer.saved import RANK_0, Saved, Written, inner_format, saved_of
 from trainledger.answer.saved_files import written
 from trainledger.answer.saved_shards import staged
@@ -107,6 +108,8 @@ def _critic(plan: Plan) -> Iterator[Written]:
     if plan.roles is None or plan.roles.critic is None or not acts(plan):
         return
     own = role_plan(plan, CRITIC)
+    if own.save and any(save_problems(own)):  # a format of the policy's alone, as an adapter's is
+        own = own.model_copy(update={"save": own.save.model_copy(update={"format": None})})
     model = valued(model_of(own))
     yield from written(own, saved_of(own, model, rank_ledger(own, model, REFERENCE)))
 

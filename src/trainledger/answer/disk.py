@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.answer.budgets import Budgets, budgets_of
-from trainledger.answer.checkpoint import checkpoint
+from trainledger.answer.checkpoint import Checkpoint, checkpoint
 from trainledger.answer.estimate import Estimate, device_of
 from trainledger.answer.tables import host_lines
 
@@ -25,10 +25,10 @@ class Elsewhere:
     host: int
 
 
-def elsewhere(answer: Estimate) -> Elsewhere:
-    """What a checkpoint takes, and what lies in the host's memory."""
+def elsewhere(answer: Estimate, written: Checkpoint | None = None) -> Elsewhere:
+    """What a checkpoint takes (`written`, where it was worked out already), and what lies in the host's memory."""
     plan, model, ledger = answer.plan, answer.model, answer.ledger
-    written = checkpoint(plan, model, ledger)
+    written = written or checkpoint(plan, model, ledger)
     return Elsewhere(written.weights_only, written.total, ledger.paged, host_lines(ledger) + ledger.paged)
 
 

@@ -17,6 +17,7 @@ from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.deepspeed import ANY_LINEAR, DEEPSPEED
 from trainledger.facts.device_rows import Device
 from trainledger.facts.dtypes import DTYPES, FP32, INT8
+from trainledger.facts.kernels import REFERENCE
 from trainledger.facts.kernels_attention import WORDS, Kernel
 from trainledger.facts.limits import SMALL
 from trainledger.facts.optimizers_other import BNB_ROWS
@@ -42,7 +43,6 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import ZERO
 from trainledger.plan.schema import Plan
 
-REFERENCE = "sm80"  # of the run's keys none that is asked for here depends on the architecture
 CODED = frozenset(row.name for row in BNB_ROWS if row.blocks is not None)  # optimizers with states in 8 bits
 COMPILED = (TORCHTITAN, "torchtune")  # frameworks whose compiled layers and losses have rules
 WHOLE = ".modules_to_save.default."

@@ -28,8 +28,6 @@ def beyond_notes(plan: Plan) -> Iterator[str]:
         yield f"offload.optimizer: on one device as torchao's CPUOffloadOptimizer does it ({HOST_STEP.source})"
     if offloads_inputs(plan):
         yield f"offload.activations: inputs of recomputed layers, as TRL offloads them ({TRL_PLAIN.source})"
-    if plan.offload.optimizer == "nvme" and plan.parallel.strategy in ("zero1", "zero2"):
-        yield f"offload.optimizer: nvme means the host's memory under {plan.parallel.strategy}; ZeRO-3 alone swaps"
     given = plan.lengths
     if given is None:
         return

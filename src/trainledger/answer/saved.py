@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainledger.answer.saved_sizes import Sizes, dtype_of, saved_dtype, sized, sized_layers
+from trainledger.answer.saved_sizes import Sizes, dtype_of, saved_dtype, sized_layers
 from trainledger.answer.traffic import BUFFER, resident
 from trainledger.base.dims import elements
 from trainledger.facts.checkpoints import DEFAULTS, OWN_SHARDS, STATE_DICT_TYPE
@@ -100,7 +100,7 @@ def gathers(plan: Plan) -> bool:
 def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
     """What there is to save. Of an adapter's run only what it trains is."""
     layers: Layers = tuple(sized_layers(plan, model))
-    every = list(sized(plan, model))
+    every = [one._replace(copies=count) for weights, count in layers for one in weights]
     states = sum(sum(one.states) * one.copies for one in every)
     states += sum(table.bytes for table in shared_tensors(updates_of(plan).row)) if states else 0
     trained = trained_of(plan)

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from trainledger.answer.saved import FIRSTS, OPTIMIZER, Saved, Written, one_file, spread
 from trainledger.answer.saved_sizes import dtype_of
-from trainledger.facts.checkpoints import COPIED_SWAP, PEFT_EXCLUDES
-from trainledger.facts.deepspeed import PERSISTENCE
-from trainledger.facts.versions import at_least
+from trainledger.facts.checkpoints import PEFT_EXCLUDES
+from trainledger.facts.deepspeed import COPIED_SWAP, PERSISTENCE
 from trainledger.ledger.wrapper import elements_of
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -34,7 +33,7 @@ def _states(plan: Plan, saved: Saved) -> Written:
     mp = "00" if ranks.tp * ranks.pp == 1 else "*"
     name = f"global_step*/{BF16 if plan.precision.weights == 'bf16' else ''}zero_pp_rank_*_mp_rank_{mp}_optim_states.pt"
     swaps = plan.offload.optimizer == "nvme" and plan.parallel.strategy == "zero3"
-    if swaps and at_least(plan.stack.versions.get("deepspeed"), COPIED_SWAP.since):
+    if swaps and COPIED_SWAP.holds(plan.stack.versions.get("deepspeed", "")):
         name = "global_step*/offloaded_tensors/rank*/*.tensor.swp"
     return spread(name, OPTIMIZER, (saved.rank_states, saved.rank_states * count), count)
 

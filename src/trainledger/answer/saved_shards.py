@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from heapq import heapify, heapreplace
+from collections.abc import Iterator
+from heapq import heapreplace
 
 from trainledger.answer.saved import OPTIMIZER, Saved, Written, spread
 from trainledger.facts.checkpoints import TWO_FOLDERS
@@ -14,7 +14,7 @@ from trainledger.model.program import Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
-Sizes = list[tuple[tuple[int, ...], int]]  # bytes of tensors of each kind of layer, and how many equal ones
+Tensors = list[tuple[tuple[int, ...], int]]  # bytes of tensors of each kind of layer, and how many equal ones
 
 
 def sharded(plan: Plan, saved: Saved) -> Iterator[Written]:
@@ -50,7 +50,7 @@ def own_shards(plan: Plan, saved: Saved) -> Iterator[Written]:
         yield spread(f"{name}_world_size_{world}_rank_*.pt", what, (each, each * world), world)
 
 
-def _local(plan: Plan, saved: Saved, again: bool = True) -> tuple[Sizes, Sizes]:
+def _local(plan: Plan, saved: Saved, again: bool = True) -> tuple[Tensors, Tensors]:
     """What the first rank that shards, whose shards are the largest, holds of weights and of states."""
     ranks = degrees(plan)
     parts = ranks.tp * ranks.pp
@@ -59,12 +59,12 @@ def _local(plan: Plan, saved: Saved, again: bool = True) -> tuple[Sizes, Sizes]:
         held = _rows(weight, ranks.shard)
         return -(-size * held // (weight.elements * parts))
 
-    weights: Sizes = [
+    weights: Tensors = [
         (tuple(part(one.saved, one.weight) for one in every if one.saved), count) for every, count in saved.layers
     ]
     if again:
         weights.append((tuple(-(-size // (ranks.shard * parts)) for size in saved.again), 1))
-    kept: Sizes = [
+    kept: Tensors = [
         (tuple(part(size, one.weight) for one in every for size in (one.master, *one.states) if size), count)
         for every, count in saved.layers
     ]
@@ -79,7 +79,7 @@ def _rows(weight: Weight, ranks: int) -> int:
     return rows_of(rows, ranks) * (weight.elements // rows)
 
 
-def _distributed(plan: Plan, name: str, what: str, sizes: Sizes, whole: int) -> Written:
+def _distributed(plan: Plan, name: str, what: str, sizes: Tensors, whole: int) -> Written:
     """Files of all ranks that write something: those that hold the same shards deal them out among themselves."""
     ranks = degrees(plan)
     holders = ranks.shard * ranks.tp * ranks.pp
@@ -88,17 +88,16 @@ def _distributed(plan: Plan, name: str, what: str, sizes: Sizes, whole: int) -> 
     return spread(name, what, (most, whole), holders * writers)
 
 
-def _dealt(sizes: Sequence[tuple[tuple[int, ...], int]], replicas: int) -> tuple[int, int]:
+def _dealt(sizes: Tensors, replicas: int) -> tuple[int, int]:
     """Bytes of the replica that writes most, and how many write: each tensor goes to the one with least so far."""
     if replicas == 1:
         return _total(sizes), 1
     loads = [0] * replicas
-    heapify(loads)
     for layer, count in sizes:
         for size in layer * count:
             heapreplace(loads, loads[0] + size)
     return max(loads), sum(1 for load in loads if load)
 
 
-def _total(sizes: Sequence[tuple[tuple[int, ...], int]]) -> int:
+def _total(sizes: Tensors) -> int:
     return sum(sum(layer) * count for layer, count in sizes)

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from trainledger import __version__
-from trainledger.base.problems import InputError, Problem
+from trainledger.base.problems import InputError, Problem, TraceError
 from trainledger.cli.exits import ExitCode
 from trainledger.cli.verb import Verb
 
@@ -126,8 +126,6 @@ def _interrupted() -> int:
 
 def _failure(error: Exception) -> int:
     """Tell the user what went wrong, on standard error, and give the exit code."""
-    from trainledger.base.problems import TraceError
-
     if isinstance(error, InputError):
         for problem in error.problems:
             print(problem, file=sys.stderr)

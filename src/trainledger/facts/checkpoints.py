@@ -144,18 +144,6 @@ DIST_FILES = DistFiles(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Since:
-    """What DeepSpeed does from a release on."""
-
-    since: str
-    source: Source
-
-
-COPIED_SWAP = Since(
-    "0.13.0",
-    Source("the optimizer's files on NVMe are copied into a checkpoint", "deepspeed/runtime/engine.py", "0.13.0"),
-)
 EXPORT = "stage3_gather_16bit_weights_on_model_save"  # DeepSpeed's setting of an export of whole 16-bit weights
 STATE_DICT_TYPE = "state_dict_type"  # FSDP's setting: whole, or by shards
 

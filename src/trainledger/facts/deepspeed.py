@@ -26,6 +26,7 @@ def _since(release: str, what: str, path: str, change: str = "") -> Since:
     return Since(release, what, Source(f"DeepSpeed, {what}", f"deepspeed/runtime/{path}", change or f"v{release}"))
 
 
+COPIED_SWAP = _since("0.13.0", "the optimizer's files on NVMe are copied into a checkpoint", "engine.py")
 LAZY_STATES = _since("0.13.2", "no step of the optimizer when it is built", "zero/stage_1_and_2.py", "#5104")
 BUCKETS_AT_HOOK = _since("0.18.3", "reduce buckets made at the first gradient", "zero/stage_1_and_2.py", "#7665")
 DEVICE_FLATTEN = _since("0.18.7", "weights flattened on the device", "zero/stage_1_and_2.py", "#7828")

@@ -86,7 +86,8 @@ FUSED_LINEAR: tuple[FusedLinear, ...] = (
 )
 
 
-# chunks that are written out one by one: from the third on every other one finds the allocator's blocks alike
+# Chunks that are written out one by one, of however many: the first two make what the loop keeps from chunk to chunk;
+# from the third on chunks take the same blocks in turns of two.
 WRITTEN_CHUNKS = 4
 
 

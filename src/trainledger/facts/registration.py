@@ -85,13 +85,11 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(("codegen",), ("ln_1", "attn.out_proj", "attn.qkv_proj", "mlp"), _classes("codegen")),
     Registration(
         ("stablelm", "persimmon"),
-        ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn", "mlp", "input_layernorm"),
+        (
+            "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.query_key_value", "self_attn.dense",
+            "self_attn", "mlp", "input_layernorm",
+        ),
         _classes("{stablelm,persimmon}"),
-    ),
-    Registration(
-        ("mpt",),
-        ("norm_1", "attn", "norm_2", "ffn"),
-        _classes("mpt"),
     ),
     Registration(
         ("glm4_moe", "dots1", "solar_open"),

@@ -120,10 +120,10 @@ OFFLOAD = Offload(
 )
 FIRST, SECOND = 1, 2  # versions of FSDP
 VERSIONS = (FIRST, SECOND)
-# The values of FSDP's own settings that are known, in any case of letters.
 HYBRID = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")  # FSDP1's strategies that shard within a node, whose size a plan says
+# The values of FSDP's own settings that are known, in any case of letters.
 WORDS = {
-    "sharding_strategy": ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"),
+    "sharding_strategy": ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", *HYBRID),
     "backward_prefetch": ("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"),
     "auto_wrap_policy": ("TRANSFORMER_BASED_WRAP", "NO_WRAP", "SIZE_BASED_WRAP"),
 }

@@ -151,16 +151,19 @@ ORDERED = Ordered(100, _read("models/attention.py, has_cuda_capability(10, 0)", 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """The policy that keeps what a share of the memory holds (`memory budget 0.5`): its words, the share where none is
-    given, and of how many results every choice is tried."""
+    given, and the pattern of the whole policy."""
 
     words: str
     share: float
-    exact: int
+    pattern: str
     source: Source
 
 
 BUDGET = Budget(
-    "memory budget", 0.5, 12, _read("distributed/activation_checkpoint.py, MemoryBudgetAC (#1731)", "b27638732")
+    "memory budget",
+    0.5,
+    r"memory budget (0|1|0?\.\d{1,6}|[01]\.0{1,6})",
+    _read("distributed/activation_checkpoint.py, MemoryBudgetAC (#1731)", "b27638732"),
 )
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from trainledger.base.problems import InputError, Problem
+from trainledger.facts.limits import SEQUENCE
+from trainledger.plan.text import shown
 
 KEY = "lengths.file"
 NEEDED = "a length a line, a column named length, or a JSON list is needed"
@@ -24,14 +28,25 @@ def lengths_in(text: str, name: str) -> list[int]:
     wrong = [(line, word) for line, word in cells if not _is_length(word)]
     if wrong:
         (line, word), *more = wrong
-        raise InputError([_problem(f"found {word!r}{_beside(len(more))}", name, line)])
+        raise InputError([_problem(f"found {reprlib.repr(word)}{_beside(len(more))}", name, line)])
     if not cells:
         raise InputError([_problem("no lengths", name, 0)])
     return [int(word) for _, word in cells]
 
 
 def _is_length(word: str) -> bool:
-    return word.isascii() and word.isdecimal() and int(word) > 0
+    """Whether it is a number of tokens. Its digits are counted first: Python reads no number of thousands of them."""
+    return word.isascii() and word.isdecimal() and len(word) <= len(str(SEQUENCE.value)) and int(word) > 0
+
+
+def _parsed(text: str, name: str, line: int | None = None) -> Any:
+    """JSON's value. Raises InputError with the line."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError([_problem(f"no JSON: {error.msg}", name, line or error.lineno)]) from None
+    except ValueError:
+        raise InputError([_problem("a number of too many digits", name, line or 0)]) from None
 
 
 def _problem(found: str, name: str, line: int, fix: str = "") -> Problem:
@@ -45,14 +60,11 @@ def _beside(more: int) -> str:
 
 def _listed(text: str, name: str) -> list[Cell]:
     """A JSON list. Its elements' lines are not known: of a wrong one its place is told."""
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError([_problem(f"no JSON: {error.msg}", name, error.lineno)]) from None
+    data = _parsed(text, name)
     numbers = [(at, one) for at, one in enumerate(data) if type(one) is not int or one < 1]
     if numbers:
         (at, one), *more = numbers
-        raise InputError([_problem(f"element {at} is {json.dumps(one)}{_beside(len(more))}", name, 0)])
+        raise InputError([_problem(f"element {at} is {shown(one)}{_beside(len(more))}", name, 0)])
     return [(0, str(one)) for one in data]
 
 
@@ -62,10 +74,7 @@ def _objects(text: str, name: str) -> list[Cell]:
     for at, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        try:
-            data = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError([_problem(f"no JSON: {error.msg}", name, at)]) from None
+        data = _parsed(line, name, at)
         value = next((data[one] for one in COLUMNS if one in data), None) if isinstance(data, dict) else None
         found.append((at, str(value) if type(value) is int else json.dumps(value if value is not None else data)))
     return found

@@ -45,7 +45,7 @@ def results_of(f: Frame, spec: Attention, qkv: tuple[int, int, int]) -> list[int
         return [attention_of(f, spec, *qkv)]
     mask = masks.of_layer(f, spec)
     if f.choice(spec).kernel is not Kernel.EAGER:
-        return [_fused(f, spec, qkv, mask)] * len(written.NAMED)
+        return [_fused(f, spec, qkv, mask)] * len(written.LEFT)
     found, weights = written.eager(f, spec, qkv, mask)
     f.names["attention weights"] = weights
     f.tape.returned = [weights]

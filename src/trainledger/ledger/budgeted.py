@@ -13,19 +13,18 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from trainledger.base.dims import Dim, elements
+from trainledger.facts.limits import CHOICES
 from trainledger.facts.torchtitan import BUDGET
 from trainledger.ledger.inductor import needed_again
 from trainledger.ledger.tape import EXTERNAL, PRODUCTS, Prim, Tape
 
 ATTENTION = "sdpa"
-_POLICY = re.compile(rf"{BUDGET.words} (0|1|0?\.\d{{1,6}}|[01]\.\d{{1,6}})")
 
 
 def budget_of(policy: str | None) -> float | None:
-    """The budget of the policy `memory budget 0.5`; None for another policy or none, or one that is no share."""
-    match = _POLICY.fullmatch(policy.strip().lower()) if policy else None
-    found = float(match.group(1)) if match else None
-    return found if found is not None and 0 <= found <= 1 else None
+    """The budget of the policy `memory budget 0.5`; None for another policy or none."""
+    match = re.fullmatch(BUDGET.pattern, policy) if policy else None
+    return float(match.group(1)) if match else None
 
 
 def kept_within(tape: Tape, budget: float) -> frozenset[int]:
@@ -44,7 +43,7 @@ def kept_within(tape: Tape, budget: float) -> frozenset[int]:
 
 def _best(heavy: Sequence[int], sizes: dict[int, int], work: dict[int, int], room: float) -> Iterable[int]:
     """Those of the most operations that fit; of many the densest first."""
-    if len(heavy) > BUDGET.exact:
+    if len(heavy) > CHOICES.value:
         chosen, left = list[int](), room
         for at in sorted(heavy, key=lambda one: -work[one] / max(sizes[one], 1)):
             if sizes[at] <= left:

@@ -133,9 +133,9 @@ def _parts(plan: Plan, how: Zero, job: Job) -> Parts:
         saved=plain,
         remade=plain or job.run.recompute == "full",  # without reentrance a checkpoint detaches what nodes save
     )
-    stays = count(_section(plan, "offload_param"), "max_in_cpu", SWAP.weights_kept)
+    stays = count(section_of(plan, "offload_param"), "max_in_cpu", SWAP.weights_kept)
     sub_group = elements_of(options, SUB_GROUP, hidden)
-    ratio = _section(plan, "offload_optimizer").get("ratio", 1)
+    ratio = section_of(plan, "offload_optimizer").get("ratio", 1)
     codes = _codes(how) if options.get("zero_quantized_weights") and QUANTIZED.holds(how.version) else None
     return Parts(fetching, sub_group, _kept(plan, "params", "offload_param"), stays, whole, ratio, codes)
 
@@ -146,14 +146,15 @@ def _codes(how: Zero) -> Codes:
     return Codes(other and CODED_PARTS.holds(how.version), other and CODED_COPIES.holds(how.version))
 
 
-def _section(plan: Plan, name: str) -> dict[str, Any]:
+def section_of(plan: Plan, name: str) -> dict[str, Any]:
+    """A section of DeepSpeed's own configuration; empty where there is none."""
     given = plan.parallel.options.get(name)
     return given if isinstance(given, dict) else {}
 
 
 def _kept(plan: Plan, key: str, name: str) -> Kept | None:
     """Where a part is offloaded to: as the plan's `offload` says, else the strategy's own section."""
-    section = _section(plan, name)
+    section = section_of(plan, name)
     place = getattr(plan.offload, key) or section.get("device")
     if place in (None, "none"):
         return None

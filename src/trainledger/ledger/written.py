@@ -14,14 +14,15 @@ from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import widened
 from trainledger.ledger.nn import lowered
 from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.model.operations_written import NAMED
 from trainledger.model.program import Attention, HighAttention, Written, WrittenAttention
 
-NAMED = ("o", "scores", "high", "logits")  # what a written attention leaves: its result, and what its code names
+LEFT = ("o", *NAMED)  # what a written attention leaves
 SOURCE = "x"  # what programs call the hidden state that an attention module reads
 
 
 def eager(f: Frame, spec: WrittenAttention, qkv: tuple[int, int, int], mask: int | None) -> tuple[list[int], int]:
-    """What NAMED says, and the weights that the layer returns."""
+    """What LEFT says, and the weights that the layer returns."""
     t, dtype = f.tape, f.tape.dtype[f.names[SOURCE]]
     q, k, v = qkv
     if spec.how is Written.BLOOM:
@@ -38,7 +39,7 @@ def eager(f: Frame, spec: WrittenAttention, qkv: tuple[int, int, int], mask: int
     weights = _softmax(t, scores, mask, dtype)
     t.end([scores])
     out = _valued(t, weights, v, spec)
-    return [out] * len(NAMED), weights
+    return [out] * len(LEFT), weights
 
 
 def _bloom(f: Frame, spec: WrittenAttention, qkv: tuple[int, int, int], mask: int | None) -> tuple[list[int], int]:

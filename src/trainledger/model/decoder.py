@@ -81,6 +81,17 @@ def feed_forward(keys: Keys, hidden: Dims, act: ActKind, bias: bool = False) -> 
     return gated("mlp", hidden, keys.integer("intermediate_size"), act, bias)
 
 
+def plain_feed_forward(keys: Keys, hidden: Dims, act: ActKind, bias: bool = False) -> tuple[Op, ...]:
+    """down(act(up(x))), without a gate: reads `x`, leaves its result in `x`."""
+    inner = axis(Dim.FFN, keys.integer("intermediate_size"))
+    up, down = linear("mlp.up_proj", hidden, inner, bias), linear("mlp.down_proj", inner, hidden, bias)
+    return (
+        Op("mlp.up_proj", up, ("x",), ("up",), inner),
+        Op("mlp.act_fn", Act(act), ("up",), ("act",), inner, ("up",)),
+        Op("mlp.down_proj", down, ("act",), ("x",), hidden, ("act",)),
+    )
+
+
 def reading(ops: tuple[Op, ...], source: str) -> tuple[Op, ...]:
     """The same operations with another name for their input `x`."""
     return tuple(replace(op, ins=tuple(source if name == "x" else name for name in op.ins)) for op in ops)

@@ -9,6 +9,8 @@ from enum import StrEnum
 from trainledger.base.dims import Dims
 from trainledger.model.operations import Attention
 
+NAMED = ("scores", "high", "logits")  # what a module's code names until it returns, beside its result
+
 
 class Written(StrEnum):
     """Whose code computes scores, softmax and values in Python."""

@@ -20,8 +20,7 @@ from trainledger.plan.schema import Plan
 from trainledger.plan.text import shown
 
 _STATES = {"first": Kind.FIRST, "second": Kind.SECOND, "momentum": Kind.MOMENTUM}
-_EVERY = re.compile(r"every ([1-9]\d{0,5})(st|nd|rd|th) layer")
-_BUDGET = re.compile(rf"{BUDGET.words} (0|1|0?\.\d{{1,6}}|[01]\.0{{1,6}})")
+POLICIES = (r"every ([1-9]\d{0,5})(st|nd|rd|th) layer", BUDGET.pattern)  # of selective recompute, beside `op`
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +143,9 @@ def _strategy(plan: Plan) -> Iterator[Finding]:
 
 def _recompute(plan: Plan) -> Iterator[Finding]:
     policy, keys = plan.stack.recompute.policy, ("stack.recompute",)
-    if policy is not None and policy != "op" and not _EVERY.fullmatch(policy) and not _BUDGET.fullmatch(policy):
+    if policy not in (None, "op") and not any(re.fullmatch(one, str(policy)) for one in POLICIES):
         allowed = "allowed is op, every 2nd layer, every 3rd layer, ..., or memory budget 0.5"
-        problem = Problem("stack.recompute.policy", f'"{policy[:40]}"', allowed)
+        problem = Problem("stack.recompute.policy", shown(policy), allowed)
         yield Finding(problem, keys)
     kind = plan.stack.recompute.kind
     for name in sorted(plan.stack.recompute.model_fields_set - {"kind"}):

@@ -138,7 +138,7 @@ def document(answer: Estimate, origin: Origin, moment: str = "", rank: str = "")
     every = moment.strip().lower() == EVERY
     shown = moment_of(answer, "" if every else moment)
     found = roles_of(answer, rank)
-    kept, budgets = elsewhere(answer), beside(answer)
+    kept = elsewhere(answer, (budgets := beside(answer)).checkpoint)
     return {
         "model": _model(answer),
         "parameters": {

@@ -17,7 +17,8 @@ OUTCOMES = {"fits": "fits", "tight": "tight", "does-not-fit": "DOES NOT FIT", No
 
 def beside_sections(answer: Estimate, size: Size) -> Iterator[Section]:
     """A few lines always; tables of every place where the plan says something of one."""
-    kept, found = elsewhere(answer), beside(answer)
+    found = beside(answer)
+    kept = elsewhere(answer, found.checkpoint)
     yield Section("Besides the device's allocator", tuple(_lines(kept, found, size)))
     if asked(answer.plan):
         yield places_section(found, size)

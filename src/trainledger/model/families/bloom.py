@@ -10,6 +10,7 @@ from trainledger.facts.model_types_layernorm import WIDENING
 from trainledger.model.decoder import weights_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import equal_heads, language_head, layer_norm, looked_up, summed, table
+from trainledger.model.operations_written import NAMED
 from trainledger.model.parts import Heads, axis, linear
 from trainledger.model.program import (
     Act,
@@ -26,7 +27,6 @@ from trainledger.model.program import (
 )
 
 QKV = ("q", "k", "v")
-NAMED = ("scores", "high", "logits")  # what the module's code names until it returns
 
 
 def self_attention(keys: Keys, heads: Heads, hidden: Dims, residual: str) -> tuple[Op, ...]:

@@ -11,7 +11,8 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.model_types_layernorm import FALCON_NORMS, WIDENING
 from trainledger.model.decoder import weights_of
 from trainledger.model.keys import Keys
-from trainledger.model.layered import dropped, language_head, layer_norm, looked_up, summed, table
+from trainledger.model.layered import language_head, layer_norm, looked_up, summed, table
+from trainledger.model.operations_written import NAMED
 from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear
 from trainledger.model.program import (
     Act,
@@ -20,6 +21,7 @@ from trainledger.model.program import (
     Alibi,
     Block,
     Copy,
+    Dropout,
     Handed,
     Linear,
     Model,
@@ -34,7 +36,6 @@ from trainledger.model.program import (
 )
 
 LIKE_HEADS = "one key and value head for each query head, or one for all, in the new decoder architecture"
-NAMED = ("scores", "high", "logits")  # what the module's code names until it returns
 
 
 def heads_of(keys: Keys, hidden: int) -> Heads:
@@ -131,17 +132,11 @@ def layer(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
         return (
             first,
             *attention,
-            Op(
-                "attention dropout",
-                dropped("", keys.number("attention_dropout"), "a", hidden).spec,
-                ("a",),
-                ("d",),
-                hidden,
-            ),
+            Op("attention dropout", Dropout(keys.number("attention_dropout")), ("a",), ("d",), hidden),
             summed("attention residual", ("h", "d"), "h", hidden, ("d",)),
             layer_norm(names[1], hidden, "h", "n"),
             *feed_forward(keys, hidden, "n"),
-            Op("feed-forward dropout", dropped("", chance, "y", hidden).spec, ("y",), ("d",), hidden),
+            Op("feed-forward dropout", Dropout(chance), ("y",), ("d",), hidden),
             summed("feed-forward residual", ("h", "d"), "h", hidden, ("d", "x", "n", "a", "y")),
         )
     second = (layer_norm(names[1], hidden, "h", "n"),) if names[1:] else ()
@@ -151,7 +146,7 @@ def layer(keys: Keys, heads: Heads, hidden: Dims) -> tuple[Op, ...]:
         *attention,
         *feed_forward(keys, hidden, "n" if second else "x"),
         Op("branches", Add(inplace=True), ("y", "a"), ("y",), hidden),
-        Op("dropout", dropped("", chance, "y", hidden).spec, ("y",), ("d",), hidden),
+        Op("dropout", Dropout(chance), ("y",), ("d",), hidden),
         summed("residual", ("h", "d"), "h", hidden, ("d", "x", "a", "y", *(("n",) if second else ()))),
     )
 

@@ -10,12 +10,12 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32
 from trainledger.facts.model_types_layernorm import CODEGEN_SHARDS, WIDENING
 from trainledger.model.decoder import weights_of
+from trainledger.model.families.gpt2 import width
 from trainledger.model.keys import Keys
 from trainledger.model.layered import (
     APART,
     dropped,
     embedded,
-    equal_heads,
     language_head,
     layer_norm,
     plain,
@@ -23,7 +23,7 @@ from trainledger.model.layered import (
     summed,
     table,
 )
-from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear
+from trainledger.model.parts import ACTIVATIONS, Heads, linear
 from trainledger.model.program import (
     ActKind,
     Block,
@@ -106,9 +106,7 @@ def layer(keys: Keys, heads: Heads, hidden: Dims, rotary: int) -> tuple[Op, ...]
 
 def build(keys: Keys) -> Model:
     """The model of these keys."""
-    hidden = axis(Dim.HIDDEN, keys.integer("n_embd", "hidden_size"))
-    name = "num_attention_heads" if "num_attention_heads" in keys.given else "n_head"
-    heads = equal_heads(keys, name, "n_embd", hidden[0].size)
+    hidden, heads = width(keys)
     rotary = keys.integer("rotary_dim")
     vocab = Axis(Dim.VOCAB, keys.integer("vocab_size"))
     words = table("transformer.wte", vocab, hidden)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from trainledger.base.dims import Dim, Dims
 from trainledger.model import decoder as shared
-from trainledger.model.decoder import Trunk, act_of, feed_forward, grouped, weights_of
+from trainledger.model.decoder import Trunk, act_of, feed_forward, grouped, plain_feed_forward, weights_of
 from trainledger.model.keys import Keys
-from trainledger.model.parts import Heads, axis, linear
-from trainledger.model.program import Act, Model, Op, Rope, Rotary
+from trainledger.model.parts import Heads, axis
+from trainledger.model.program import Model, Op, Rope, Rotary
 from trainledger.model.self_attention import SelfAttention, heads_of, scores_of
 from trainledger.model.self_attention import self_attention as attention
 
@@ -36,18 +36,8 @@ def build(keys: Keys) -> Model:
     heads = heads_of(keys, hidden[0].size)
     family = keys.text("model_type")
     bias = keys.flag("mlp_bias", "bias") if family == INTERN else keys.flag("mlp_bias")
-    mlp = _plain(keys, hidden, bias) if family == ARCEE else feed_forward(keys, hidden, act_of(keys), bias)
+    made = plain_feed_forward if family == ARCEE else feed_forward
+    mlp = made(keys, hidden, act_of(keys), bias)
     ops = shared.pre_norm(hidden, self_attention(keys, heads, hidden), mlp)
     blocks = grouped([0] * keys.integer("num_hidden_layers"), lambda _: ops)
     return shared.decoder(keys, ARCEE if family == ARCEE else "llama", blocks, Rotary(heads.width), Trunk())
-
-
-def _plain(keys: Keys, hidden: Dims, bias: bool) -> tuple[Op, ...]:
-    """down(act(up(x))): reads `x`, leaves its result in `x`."""
-    inner = axis(Dim.FFN, keys.integer("intermediate_size"))
-    up, down = linear("mlp.up_proj", hidden, inner, bias), linear("mlp.down_proj", inner, hidden, bias)
-    return (
-        Op("mlp.up_proj", up, ("x",), ("up",), inner),
-        Op("mlp.act_fn", Act(act_of(keys)), ("up",), ("act",), inner, ("up",)),
-        Op("mlp.down_proj", down, ("act",), ("x",), hidden, ("act",)),
-    )

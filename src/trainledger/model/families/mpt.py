@@ -12,6 +12,7 @@ from trainledger.facts.model_types_layernorm import WIDENING
 from trainledger.model.decoder import weights_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import equal_heads, language_head, looked_up, summed, table
+from trainledger.model.operations_written import NAMED
 from trainledger.model.parts import Heads, axis, by_heads, linear, norm
 from trainledger.model.program import (
     Act,
@@ -29,7 +30,6 @@ from trainledger.model.program import (
 )
 
 QKV = ("q", "k", "v")
-NAMED = ("scores", "high", "logits")  # what the module's code names until it returns
 
 
 def _norm(name: str, hidden: Dims, ins: str, out: str) -> Op:

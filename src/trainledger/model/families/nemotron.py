@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.model.decoder import act_of, feed_forward, weights_of
+from trainledger.model.decoder import act_of, feed_forward, plain_feed_forward, weights_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import language_head, looked_up, table
-from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear, norm, residual
+from trainledger.model.parts import ACTIVATIONS, Heads, axis, norm, residual
 from trainledger.model.program import (
-    Act,
     ActKind,
     Block,
     Join,
@@ -36,16 +35,11 @@ def _norm(name: str, hidden: Dims, olmo: bool) -> Op:
     return Op(name, spec, ("h",), ("x",), hidden)
 
 
-def _plain(keys: Keys, hidden: Dims) -> tuple[Op, ...]:
-    """down(act(up(x))): reads `x`, leaves its result in `x`."""
-    inner, bias = axis(Dim.FFN, keys.integer("intermediate_size")), keys.flag("mlp_bias")
-    up, down = linear("mlp.up_proj", hidden, inner, bias), linear("mlp.down_proj", inner, hidden, bias)
+def _feed_forward(keys: Keys, hidden: Dims, olmo: bool) -> tuple[Op, ...]:
+    if olmo:
+        return feed_forward(keys, hidden, act_of(keys))
     act = keys.choice("hidden_act", ACTIVATIONS, ActKind.RELU_SQUARED)
-    return (
-        Op("mlp.up_proj", up, ("x",), ("up",), inner),
-        Op("mlp.act_fn", Act(act), ("up",), ("act",), inner, ("up",)),
-        Op("mlp.down_proj", down, ("act",), ("x",), hidden, ("act",)),
-    )
+    return plain_feed_forward(keys, hidden, act, keys.flag("mlp_bias"))
 
 
 def _attention(keys: Keys, heads: Heads, olmo: bool) -> SelfAttention:
@@ -68,7 +62,7 @@ def build(keys: Keys) -> Model:
         *self_attention(hidden, _attention(keys, heads, olmo)),
         residual("attention residual", hidden),
         _norm("post_attention_layernorm", hidden, olmo),
-        *(feed_forward(keys, hidden, act_of(keys)) if olmo else _plain(keys, hidden)),
+        *_feed_forward(keys, hidden, olmo),
         residual("feed-forward residual", hidden),
     )
     final = replace(_norm("model.norm", hidden, olmo), outs=("h",))
