@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from trainledger.answer.acting import PhaseRow, rows_of
 from trainledger.answer.disk import beside
 from trainledger.answer.estimate import Estimate, estimate
 from trainledger.answer.timeline import timeline
+from trainledger.answer.traffic import resident
 from trainledger.base.problems import InputError
 from trainledger.facts.kernels import CUBLAS
-from trainledger.lines.line import Account, Place
+from trainledger.lines.line import Account, Duty, Line, Place
 from trainledger.model.build import build
 from trainledger.model.counts import total
 from trainledger.model.valued import valued
@@ -149,6 +151,29 @@ def test_a_critic_is_trained_beside_the_policy() -> None:
     assert "step 2: critic optimizer" in names
     states = 6 * total(valued(build(LLAMA)))
     assert held(found, "rollout", "critic") - WORKSPACES == pytest.approx(states, rel=0.02)
+
+
+def test_every_line_says_whose_it_is() -> None:
+    """Names begin with a role's name, too, so that two models' lines can be told apart by a reader."""
+    found = made({"reference": {}, "critic": {}, "reward": {}, "rollout": ENGINE}, "ppo", VERL)
+    others = ("reference", "critic", "reward", "rollout")
+    lines = [*found.ledger.lines, *(line for line, _ in found.ledger.host)]
+    assert {line.role for line in lines} == {"policy", *others}
+    for line in lines:
+        begins = next((name for name in others if line.name.startswith(f"{name}: ")), "policy")
+        assert line.role == begins
+
+
+def test_an_update_reads_nothing_of_other_roles_nor_of_what_waits() -> None:
+    alone = resident(made({"rollout": ENGINE}, "ppo", VERL).ledger)
+    roles = {"policy": {"states": {"idle": "offloaded"}}, "reference": {}, "critic": {}, "rollout": ENGINE}
+    beside_it = made(roles, "ppo", VERL).ledger
+    assert any(line.use.duty is Duty.PARKED for line, _ in beside_it.host)
+    assert total_of(resident(beside_it)) == total_of(alone)
+
+
+def total_of(lines: Iterable[tuple[Line, int]]) -> int:
+    return sum(line.unit * copies for line, copies in lines if line.account in (Account.WEIGHTS, Account.OPTIMIZER))
 
 
 def test_a_role_apart_has_devices_of_its_own() -> None:

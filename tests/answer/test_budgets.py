@@ -117,6 +117,7 @@ def test_a_place_that_holds_tensors_and_has_no_size_cannot_be_judged(nvme: str |
     told = [reason for reason in answer.verdict.reasons if "cannot be judged" in reason]
     assert bool(told) == (nvme is None)
     assert all("node: {nvme: 30TB}" in reason for reason in told)
+    assert [(one.place, [one.reason]) for one in answer.verdict.unjudged] == ([("nvme", told)] if told else [])
 
 
 def test_what_cannot_be_judged_hides_nothing_that_does_not_fit() -> None:
@@ -125,6 +126,16 @@ def test_what_cannot_be_judged_hides_nothing_that_does_not_fit() -> None:
     answer, _ = made(precision=MIXED, parallel=parallel, offload={"optimizer": "nvme"}, node=node)
     assert answer.verdict.outcome == "does-not-fit"
     assert answer.verdict.reasons[0].startswith("nvme, steps: cannot be judged")
+
+
+def test_every_place_without_a_size_is_named_apart_from_the_reasons() -> None:
+    offload, parallel = {"optimizer": "nvme"}, {"strategy": "zero3", "dp": 8}
+    answer, _ = made(
+        precision=MIXED, parallel=parallel, offload=offload, device=None, node={"ranks": 8, "memory": "256GiB"}
+    )
+    assert [one.place for one in answer.verdict.unjudged] == ["device", "nvme"]
+    assert [one.place for one in made(device=None)[0].verdict.unjudged] == ["device"]
+    assert made()[0].verdict.unjudged == ()
 
 
 def test_a_node_without_name_or_memory_is_missing_its_name() -> None:

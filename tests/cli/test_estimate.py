@@ -191,6 +191,7 @@ def test_a_place_without_a_size_passes_no_gate(run, plan: str) -> None:
     code, _, err = run("estimate", plan, *places, "--gate")
     assert code == 2
     assert "remote, steps: cannot be judged" in err
+    assert [one["place"] for one in data(run, plan, *places)["verdict"]["unjudged"]] == ["remote"]
     assert "node: {remote: 4TiB}" in err
 
 

@@ -82,9 +82,9 @@ def test_gradients_are_joined_on_the_stream_of_gathers(sharding: str, gathered: 
     """The views of which autograd runs the backward were cut there; what is stored whole is cast before."""
     found = made(sharding_strategy=sharding)
     lines = found.ledger.lines
-    assert {lines[one].stream for one in of(found, "joined")} == {FSDP1.streams.gather}
+    assert {lines[one].use.stream for one in of(found, "joined")} == {FSDP1.streams.gather}
     whole = of(found, "gathered weights") - of(found, "laid out")
-    assert {lines[one].stream for one in whole} == {gathered}
+    assert {lines[one].use.stream for one in whole} == {gathered}
 
 
 def test_no_shard_keeps_the_cast_that_is_reduced() -> None:

@@ -37,7 +37,7 @@ def over_words(lines: tuple[Line, ...], live: tuple[tuple[int, int], ...]) -> Co
 
 def forward(entropy: bool) -> Counter[str]:
     given = plan()
-    made = run_alone(given, model_of(given), ("sm80", 0), How("log-probs", entropy=entropy))
+    made = run_alone(given, model_of(given), ("sm80", 0), How("policy", "log-probs", entropy=entropy))
     segments = [one._replace(moment="forward") for one in (*[Segment("", *run) for run in made.weights], *made.forward)]
     (moment,) = fold(made.lines, segments)
     return over_words(made.lines, moment.live)

@@ -227,7 +227,7 @@ def test_megatrons_own_fused_softmax_keeps_its_result_and_no_mask() -> None:
 def test_what_an_exchange_makes_on_the_stream_beside(exchange: str, beside: set[str]) -> None:
     levels = {"hierarchical_context_parallel_sizes": [2, 2]} if "+" in exchange else {}
     plan = te(LLAMA, parallel={"cp": 4, "options": {"cp_comm_type": exchange, **levels}})
-    made = [line for line in estimate(plan).ledger.lines if line.stream]
+    made = [line for line in estimate(plan).ledger.lines if line.use.stream]
     assert {line.name.split(": ")[-1].split(" (")[0] for line in made} == beside
 
 

@@ -93,7 +93,7 @@ def test_buckets_are_made_anew_in_the_first_forward_after_a_reduction(waits: boo
 
 def test_a_loop_keeps_the_last_that_it_made_for_a_parameter() -> None:
     ledger = made(optimizer={"name": "adamw", "implementation": "loop"}).ledger
-    queued = [line.queued for line in ledger.lines if line.name.startswith("temporary of")]
+    queued = [line.use.queued for line in ledger.lines if line.name.startswith("temporary of")]
     assert queued
     assert all(queued)
 

@@ -160,7 +160,7 @@ def test_gradients_in_no_bucket_go_in_the_order_in_which_they_come() -> None:
         _, ledger = run("zero2", parallel={"options": options})
         step = [one for one in ledger.segments if one.moment.startswith("step 2: backward of layer 2")]
         deaths = [-event - 1 for segment in step for event in segment.events if event < 0]
-        gone[overlap] = [number for number in deaths if ledger.lines[number].queued]
+        gone[overlap] = [number for number in deaths if ledger.lines[number].use.queued]
     assert len(gone[False]) > 1
     later = gone[True][1:]  # behind what the reduction before had left
     assert later == gone[False][: len(later)]
@@ -353,7 +353,7 @@ def test_rank_0_of_64_keeps_131_mb_of_a_model_of_1_1_billion() -> None:
 
 def test_fp16_looks_for_overflow_on_the_stream_of_reductions() -> None:
     _, ledger = run("zero3", precision={**MIXED, "weights": "fp16", "compute": "fp16", "gradients": "fp16"})
-    assert {line.stream > 0 for line in ledger.lines if line.name.startswith("overflow in")} == {True}
+    assert {line.use.stream > 0 for line in ledger.lines if line.name.startswith("overflow in")} == {True}
     _, bf16 = run("zero3")
     assert not named(bf16, "overflow in")
 

@@ -67,7 +67,7 @@ def test_a_single_weight_is_gathered_padded_and_in_place() -> None:
     one.fetch(A)
     (line,) = (one.book.lines[number] for number in one.live)
     assert line.dims == (Axis(Dim.ELEMENTS, 1002),)
-    assert line.stream > 0
+    assert line.use.stream > 0
 
 
 def test_several_are_gathered_flat_and_copied_when_the_first_is_waited_for() -> None:

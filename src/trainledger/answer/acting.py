@@ -37,7 +37,7 @@ from trainledger.ledger.run import run_of
 from trainledger.ledger.step import INIT, STEPS
 from trainledger.ledger.tensor_parallel import spread
 from trainledger.ledger.updates import births, deaths
-from trainledger.lines.line import Account, Line
+from trainledger.lines.line import Account
 from trainledger.lines.stream import Moment, Segment
 from trainledger.model.build import model_of
 from trainledger.model.program import Model
@@ -186,7 +186,7 @@ class _Maker:
         stage = 0 if self.rank is None else coordinates(mesh_of(own), self.rank)[PP]
         word = LOG_PROBS if name == POLICY else name
         apart = name not in TRAINED and role.placement != COLOCATED
-        how = How(word, role.forward_batch, name == POLICY, apart)
+        how = How(name, word, role.forward_batch, name == POLICY, apart)
         return run_alone(own, model, (self.on[0], stage), how)
 
 
@@ -214,7 +214,7 @@ def _forward(own: Plan, role: Role, who: tuple[str, Model], architecture: str) -
         batch = own.batch.model_copy(update={"micro_batch": role.forward_batch})
         own = own.model_copy(update={"batch": batch})
     job = Job(Book(), spread(model, own), run_of(own, architecture), lambda weight: False)
-    alone = silent(job, job.model, LOG_PROBS if name == POLICY else name)
+    alone = silent(job, job.model, name, word=LOG_PROBS if name == POLICY else "")
     stays = at_once(own)
     if stays:  # its models gather keys and values while they do not train
         software = replace(alone.run.software, caches=True)
@@ -250,8 +250,9 @@ def _engine(rollout: Rollout, kept: bool) -> Part:
 
 
 def _named(ledger: Ledger, name: str) -> Ledger:
-    """A ledger whose lines' names begin with the role's."""
-    return replace(ledger, lines=tuple(replace(line, name=f"{name}: {line.name}") for line in ledger.lines))
+    """The ledger of a role, which its lines' names begin with."""
+    lines = (replace(line, name=f"{name}: {line.name}", role=name) for line in ledger.lines)
+    return replace(ledger, lines=tuple(lines))
 
 
 def rows_of(plan: Plan, groups: Sequence[Group]) -> tuple[PhaseRow, ...]:
@@ -274,8 +275,7 @@ def _rows(plan: Plan, group: Group) -> Iterator[PhaseRow]:
         held = dict.fromkeys(group.roles, 0)
         for number, copies in moment.live:
             line = group.ledger.lines[number]
-            role = owner(line)
-            held[role if role in held else POLICY] += line.unit * copies
+            held[line.role if line.role in held else POLICY] += line.unit * copies
         shares = tuple(Share(role, size) for role, size in held.items())
         yield PhaseRow(group.name, phase.name, moment.name, moment.allocated, shares, moment.allocated == worst)
 
@@ -290,9 +290,3 @@ def _moments(ledger: Ledger, phase: Phase) -> list[Moment]:
         return [one for one in ledger.moments if one.name.startswith(critic)]
     mine = (one for one in ledger.moments if one.name.startswith(step) and one.name not in others)
     return [one for one in mine if not one.name.startswith(critic)]
-
-
-def owner(line: Line) -> str:
-    """The role that a line is of."""
-    word = line.name.partition(": ")[0]
-    return word if word in ROLES else POLICY

@@ -10,7 +10,7 @@ from trainledger.answer.checkpoint import Checkpoint, checkpoint
 from trainledger.answer.host import HostMoment, fullest, host_moments
 from trainledger.answer.node import node_of, tiers_of, together
 from trainledger.answer.traffic import Traffic, slowest, traffic
-from trainledger.answer.verdict import Outcome, Verdict, judge
+from trainledger.answer.verdict import Outcome, Unjudged, Verdict, judge
 from trainledger.base.places import Place
 from trainledger.base.units import format_size
 from trainledger.facts.device_rows import Device, Tier
@@ -77,12 +77,16 @@ def folded(verdict: Verdict, budgets: Sequence[Budget], moved: Sequence[Traffic]
     where all that can be judged fits, but the device or a place that tensors lie in has no size. The margin stays the
     device's."""
     judged = [one for one in budgets if one.verdict.outcome is not None]
-    unjudged = [one for one in budgets if one.verdict.outcome is None and one.place in HOLDING]
+    unjudged = tuple(
+        Unjudged(one.place, f"{one.name}, {one.moment}: cannot be judged: {one.verdict.reasons[0]}")
+        for one in budgets
+        if one.verdict.outcome is None and one.place in HOLDING
+    )
     outcomes = [one for one in (verdict.outcome, *(budget.verdict.outcome for budget in judged)) if one is not None]
     worst = max(outcomes, key=ORDER.index, default=None)
     if worst == ORDER[0] and (verdict.outcome is None or unjudged):
         worst = None
-    reasons = [f"{one.name}, {one.moment}: cannot be judged: {one.verdict.reasons[0]}" for one in unjudged]
+    reasons = [one.reason for one in unjudged]
     reasons += [f"device memory: {reason}" for reason in verdict.reasons]
     for one in sorted(judged, key=lambda budget: -ORDER.index(budget.verdict.outcome or ORDER[0])):
         reasons += [f"{one.name}, {one.moment}: {reason}" for reason in one.verdict.reasons]
@@ -91,7 +95,7 @@ def folded(verdict: Verdict, budgets: Sequence[Budget], moved: Sequence[Traffic]
         for one in slowest(moved)
         if one.seconds is not None and one.place != Place.DEVICE
     ]
-    return replace(verdict, outcome=worst, reasons=tuple(reasons))
+    return replace(verdict, outcome=worst, reasons=tuple(reasons), unjudged=(*verdict.unjudged, *unjudged))
 
 
 def _host(plan: Plan, moment: HostMoment, tiers: Sequence[Tier]) -> Budget:

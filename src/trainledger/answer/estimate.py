@@ -21,7 +21,6 @@ from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
 from trainledger.facts.kernels import REFERENCE
-from trainledger.facts.phases import ROLLOUT
 from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.rank import Ledger, rank_ledger
 from trainledger.lines.line import Account
@@ -214,16 +213,17 @@ def _verdict(plan: Plan, peak: Peak, outside: Outside, replay: tuple[Replayed | 
 
 
 def _apart(plan: Plan, groups: Iterable[Group]) -> Iterator[Verdict]:
-    """The verdicts of roles on devices of their own."""
+    """The verdicts of roles on devices of their own, one on each group."""
     for group in groups:
         own = role_plan(plan, group.roles[0])
         device = device_of(own)
         outside = Outside.of(architecture_of(device), own, group.ledger)
         peak = peaks_of(own, group.ledger, None)[0]
         shown = outside.above(peak.reserved)
-        if group.roles == (ROLLOUT,) and plan.roles and (engine := plan.roles.of(ROLLOUT).engine):
+        engine = plan.roles.of(group.roles[0]).engine if plan.roles else None
+        if engine and engine.memory_share:
             held = peak.allocated  # a share of the device has the engine's context and caches in it
-            shown = Band(held.low, held.expected, outside.above(held).high) if engine.memory_share else shown
+            shown = Band(held.low, held.expected, outside.above(held).high)
         found = judge(device.usable_bytes if device else None, shown.low, shown.expected, shown.high)
         yield replace(found, reasons=tuple(f"{group.name}: {reason}" for reason in found.reasons))
 

@@ -71,8 +71,8 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
     events = sum(len(segment.events) * segment.repeat for segment in segments)
     if not conf.exact or events > REPLAY.events:
         return None
-    queued = frozenset(number for number, line in enumerate(ledger.lines) if line.queued)
-    asked = Asked(segments, sizes, [line.stream for line in ledger.lines], queued)
+    queued = frozenset(number for number, line in enumerate(ledger.lines) if line.use.queued)
+    asked = Asked(segments, sizes, [line.use.stream for line in ledger.lines], queued)
     spots, (built, reserved, beyond) = _run(Lined(Simulator(conf), *asked[1:]), segments)
     moments = lives(segments, spots)
     ends = len(ledger.lines)

@@ -15,7 +15,7 @@ from trainledger.answer.estimate import Estimate
 from trainledger.answer.saved import saved_of
 from trainledger.answer.saved_sizes import dtype_of
 from trainledger.answer.tables import entries
-from trainledger.answer.traffic import OTHERS, UPDATE, Traffic, resident
+from trainledger.answer.traffic import Traffic, last_update, resident
 from trainledger.base.dims import elements
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.phases import POLICY
@@ -232,13 +232,10 @@ def _others(answer: Estimate) -> Iterator[Row]:
     """Models that act beside the one that is reviewed: what of their states is on the device as it is updated."""
     roles = answer.plan.roles
     sizes = {name: 0 for name, _ in (roles.given() if roles else ()) if name != POLICY}
-    moments = answer.ledger.moments
-    moment = next((one for one in reversed(moments) if one.name.endswith(f": {UPDATE}")), moments[-1])
-    for number, copies in moment.live:
+    for number, copies in last_update(answer.ledger).live:
         line = answer.ledger.lines[number]
-        if line.account in HELD and line.name.startswith(OTHERS):
-            name = line.name.partition(": ")[0]
-            sizes[name] = sizes.get(name, 0) + line.unit * copies
+        if line.account in HELD and line.role != POLICY:
+            sizes[line.role] = sizes.get(line.role, 0) + line.unit * copies
     if sizes:
         what = f"{', '.join(sizes)}: models of their own, in no row above; what is there as the optimizer steps"
         yield Row("other models", f"{what}: see `estimate`", None, sum(sizes.values()), None, "device")

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainledger.answer.saved_sizes import Sizes, dtype_of, saved_dtype, sized_layers
-from trainledger.answer.traffic import BUFFER, resident
+from trainledger.answer.traffic import resident
 from trainledger.base.dims import elements
 from trainledger.facts.checkpoints import DEFAULTS, OWN_SHARDS, STATE_DICT_TYPE
 from trainledger.facts.optimizer_bytes import shared_tensors
 from trainledger.facts.sharding import FIRST
 from trainledger.ledger.rank import Ledger, trained_of, updates_of
 from trainledger.ledger.strategy import fsdp_of
-from trainledger.lines.line import Account
+from trainledger.lines.line import Account, Duty
 from trainledger.model.program import Model
 from trainledger.model.prompts import shared_weights
 from trainledger.plan.engines import deepspeed_of
@@ -108,7 +108,7 @@ def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
     held = [
         (line.account, line.dtype.bytes_of(elements(line.dims)) * copies)
         for line, copies in resident(ledger)
-        if not line.name.startswith(BUFFER)
+        if line.use.duty is not Duty.PASSED
     ]
     return Saved(
         format_of(plan), layers, sum(one.saved * one.copies for one in every),

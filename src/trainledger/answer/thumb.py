@@ -46,11 +46,11 @@ class Thumb:
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain JSON values, sizes in bytes."""
-        given, verdict = self.given, self.verdict
+        given = self.given
         return {
             **self.answer.to_dict(),
             "global_batch": self.global_batch,
-            "verdict": {"outcome": verdict.outcome, "margin": verdict.margin, "reasons": list(verdict.reasons)},
+            "verdict": self.verdict.to_dict(),
             "given": {
                 "parameters": given.parameters, "layers": given.layers, "hidden": given.hidden, "heads": given.heads,
                 "sequence": given.sequence, "micro_batch": given.micro_batch, "ranks": given.ranks,

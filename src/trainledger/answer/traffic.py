@@ -14,20 +14,18 @@ from trainledger.base.dims import elements
 from trainledger.base.places import Place
 from trainledger.facts.device_rows import Device, Tier
 from trainledger.facts.dtypes import DTYPES
-from trainledger.facts.phases import POLICY, ROLES, TEACHER
-from trainledger.ledger.acting import LEFT
+from trainledger.facts.phases import POLICY
 from trainledger.ledger.rank import Ledger
+from trainledger.ledger.step import OPTIMIZER
 from trainledger.ledger.strategy import fsdp_of
-from trainledger.lines.line import Account, Line
+from trainledger.lines.line import Account, Duty, Line
+from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 STATES = (Account.MASTER, Account.OPTIMIZER)
 LINK = "link"
-UPDATE = "optimizer"
-BUFFER = "swap buffer"
 GRADIENTS_THERE = (Place.NVME, Account.GRADIENTS)
-OTHERS = tuple(f"{role}: " for role in (*ROLES, TEACHER) if role != POLICY)  # how names of other roles' lines begin
 WHOLE = ("none", "ddp", "fsdp1-noshard", "megatron-ddp")  # strategies under which each rank updates every weight
 
 
@@ -84,7 +82,7 @@ class _Update:
         return sum(
             line.unit * copies
             for line, copies in self.lines
-            if line.place is place and line.account in STATES and not line.name.startswith(BUFFER)
+            if line.place is place and line.account in STATES and line.use.duty is not Duty.PASSED
         )
 
     def at(self, place: Place) -> tuple[int, int]:
@@ -140,12 +138,18 @@ class _Update:
         return beyond, beyond
 
 
+def last_update(ledger: Ledger) -> Moment:
+    """The moment of the trained model's last update; of a ledger without one, its last."""
+    steps = (one for one in reversed(ledger.moments) if one.name.endswith(f": {OPTIMIZER}"))
+    return next(steps, ledger.moments[-1])
+
+
 def resident(ledger: Ledger) -> tuple[tuple[Line, int], ...]:
     """Lines of the trained model that are alive when its last update is at its largest, and those that lie off the
     device. What roles leave in the host's memory between phases is back by then; other roles are not updated."""
-    steps = [one for one in ledger.moments if one.name.endswith(f": {UPDATE}")] or list(ledger.moments[-1:])
-    alive = ((ledger.lines[number], copies) for number, copies in steps[-1].live)
-    return tuple(one for one in (*alive, *ledger.host) if one[0].why != LEFT and not one[0].name.startswith(OTHERS))
+    alive = ((ledger.lines[number], copies) for number, copies in last_update(ledger).live)
+    found = (*alive, *ledger.host)
+    return tuple(one for one in found if one[0].use.duty is not Duty.PARKED and one[0].role == POLICY)
 
 
 def _updated(plan: Plan, lines: Sequence[tuple[Line, int]], place: Place, trainable: int) -> int:

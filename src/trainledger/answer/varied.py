@@ -148,8 +148,8 @@ def _order(ledgers: _Ledgers, plans: Iterable[Plan], conf: Conf) -> _Order | Non
     """One order replayed without a bound; None where a step leaves other lines than it found, or is too long."""
     parts = [ledgers.at(plan) for plan in plans]
     numbers, lines = _numbers(parts)
-    queued = frozenset(number for number, line in enumerate(lines) if line.queued)
-    writer, ends = Writer([line.stream for line in lines], queued), list[int]()
+    queued = frozenset(number for number, line in enumerate(lines) if line.use.queued)
+    writer, ends = Writer([line.use.stream for line in lines], queued), list[int]()
     for place, (ledger, own) in enumerate(zip(parts, numbers, strict=True)):
         sizes = [payload(line) for line in ledger.lines]
         whole = sized(ledger.segments, sizes)

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from trainledger.base.places import Place
 from trainledger.base.units import format_size
 
 Outcome = Literal["fits", "tight", "does-not-fit"]
 
 
 @dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A place that holds tensors and was compared with nothing, and why."""
+
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer for one budget. `margin` = usable - expected, in bytes; both are None without a device. `need`: the
-    band that was compared (low, expected, high), bytes."""
+    band that was compared (low, expected, high), bytes. `unjudged`: places that it does not speak of."""
 
     outcome: Outcome | None
     margin: int | None
     reasons: tuple[str, ...]
     need: tuple[int, int, int] | None = field(default=None, compare=False)
+    unjudged: tuple[Unjudged, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values; bytes."""
+        return {
+            "outcome": self.outcome,
+            "margin": self.margin,
+            "reasons": list(self.reasons),
+            "unjudged": [{"place": one.place, "reason": one.reason} for one in self.unjudged],
+        }
 
 
 def judge(usable: int | None, low: int, expected: int, high: int) -> Verdict:
@@ -32,7 +51,8 @@ def judge(usable: int | None, low: int, expected: int, high: int) -> Verdict:
     if not 0 <= low <= expected <= high:
         raise ValueError(f"{low}, {expected}, {high}: a band is 0 <= low <= expected <= high")
     if usable is None:
-        return Verdict(None, None, ("no device given: nothing to compare with",))
+        reason = "no device given: nothing to compare with"
+        return Verdict(None, None, (reason,), unjudged=(Unjudged(Place.DEVICE, reason),))
     if usable < 0:
         raise ValueError(f"{usable}: usable bytes are not negative")
     room = f"{format_size(usable)} usable"

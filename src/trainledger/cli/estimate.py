@@ -76,7 +76,7 @@ def _whole(draft: Draft, view: View, gate: str, as_json: bool) -> int:
 
         screen = screen_of()
         write(sections(answer, draft, view, screen), screen)
-    return exit_code(gate, answer.verdict.outcome, answer.verdict.reasons)
+    return exit_code(gate, answer.verdict)
 
 
 def check_units(units: str) -> None:
@@ -97,7 +97,7 @@ def _quick(draft: Draft, units: str, gate: str, as_json: bool) -> int:
     from trainledger.answer.thumb import thumb
 
     answer = thumb(draft.plan)
-    code = exit_code(gate, answer.verdict.outcome)
+    code = exit_code(gate, answer.verdict)
     if as_json:
         print(json.dumps(answer.to_dict(), indent=1))
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainledger.cli.estimate import GATE_HELP, UNITS_HELP, check_units
-from trainledger.cli.gate import Gated, check_gate, exit_code
+from trainledger.cli.gate import Gated, check_gate, exit_code_of
 from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, placed, read_files
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def fit(
         from trainledger.show.table import screen_of, write
 
         write(sections(found, View(units)), screen_of())
-    raise typer.Exit(exit_code(gate, found.outcome))
+    raise typer.Exit(exit_code_of(gate, found.outcome))
 
 
 def _limits(data: Data, wanted: Wanted, confidence: float, measured: list[str]) -> Fit:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from trainledger.base.places import Place
 from trainledger.base.problems import InputError, Problem
 from trainledger.cli.exits import ExitCode
 from trainledger.cli.verb import Verb
 
+if TYPE_CHECKING:
+    from trainledger.answer.verdict import Verdict
+
 FITS, TIGHT = "fits", "tight"
 FLAG = "--gate"
-UNJUDGED = "cannot be judged"  # a place that holds tensors and has no size, in a verdict's reasons
 
 
 class Gated(Verb):
@@ -30,17 +32,22 @@ def check_gate(gate: str) -> None:
         raise InputError([Problem(FLAG, f"found {gate!r}", f"{FLAG} or {FLAG}={TIGHT} is needed")])
 
 
-def exit_code(gate: str, outcome: str | None, reasons: Sequence[str] = ()) -> ExitCode:
+def exit_code(gate: str, verdict: Verdict) -> ExitCode:
     """1 when a gate was asked for and the run does not fit (or, with `tight`, may not). No verdict passes no gate:
-    InputError names the device, or the place (by the verdict's `reasons`), whose size is missing."""
-    if gate and outcome is None:
-        raise InputError([_ungated(reasons)])
+    InputError names the device, or the other place, whose size is missing."""
+    if gate and verdict.outcome is None:
+        raise InputError([_ungated(verdict)])
+    return exit_code_of(gate, verdict.outcome)
+
+
+def exit_code_of(gate: str, outcome: str | None) -> ExitCode:
+    """The exit code of an outcome that there is."""
     refused = {"does-not-fit", "tight"} if gate == TIGHT else {"does-not-fit"}
     return ExitCode.DOES_NOT_FIT if gate and outcome in refused else ExitCode.ANSWERED
 
 
-def _ungated(reasons: Sequence[str]) -> Problem:
-    place = next((one for one in reasons if UNJUDGED in one), "")
-    if place:
-        return Problem(FLAG, place, "a gate compares with the size of every place that holds tensors")
+def _ungated(verdict: Verdict) -> Problem:
+    beyond = next((one for one in verdict.unjudged if one.place != Place.DEVICE), None)
+    if beyond:
+        return Problem(FLAG, beyond.reason, "a gate compares with the size of every place that holds tensors")
     return Problem(FLAG, "the plan names no device", "a gate compares with a device", "Add --set device=h100-80gb.")

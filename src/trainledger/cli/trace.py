@@ -107,7 +107,7 @@ def _plan(draft: Draft, shown: Shown, how: tuple[str, Tracer]) -> int:
 
     units, lines, moment, as_json = shown
     answer = trace_plan(draft.plan, how[1])
-    code = exit_code(how[0], answer.verdict.outcome)
+    code = exit_code(how[0], answer.verdict)
     if as_json:
         from trainledger.show.document import document
 
@@ -128,7 +128,7 @@ def _script(script: str, device: str, shown: Shown, how: tuple[str, Tracer]) -> 
 
     units, lines, moment, as_json = shown
     answer = trace_script(script, device_from(device or None, "--device"), how[1])
-    code = exit_code(how[0], answer.verdict.outcome)
+    code = exit_code(how[0], answer.verdict)
     if as_json:
         print(json.dumps(document(answer, moment), indent=1))
     else:

@@ -17,7 +17,7 @@ from trainledger.ledger.beyond import MOMENTS
 from trainledger.ledger.rank import Ledger
 from trainledger.ledger.step import INIT, STEPS
 from trainledger.ledger.trained_together import Parted, parted_step, returning, together
-from trainledger.lines.line import Account, Line, Place
+from trainledger.lines.line import Account, Duty, Line, Place
 from trainledger.lines.stream import EMPTY, Events, Segment, fold
 from trainledger.plan.acting import IDLE, Role
 
@@ -220,8 +220,10 @@ def collected(acts: Acts, main: Ledger) -> Ledger:
 
 
 def _hosted(stage: Stage) -> Iterable[tuple[Line, int]]:
-    for line, count in stage.hosted.items():
-        yield replace(stage.lines[line], place=Place.HOST, why=LEFT), count
+    for number, count in stage.hosted.items():
+        line = stage.lines[number]
+        use = line.use._replace(duty=Duty.PARKED)
+        yield replace(line, place=Place.HOST, why=LEFT, use=use), count
 
 
 def parted(ledger: Ledger) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:

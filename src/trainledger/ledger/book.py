@@ -10,7 +10,7 @@ from trainledger.base.sources import Basis, Source
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.tape import Storage
-from trainledger.lines.line import Account, Line
+from trainledger.lines.line import Account, Line, Use
 
 AUTOGRAD = Source(
     "PyTorch autograd: what each operation saves and returns", "tools/autograd/derivatives.yaml", "v2.4 to v2.13"
@@ -61,7 +61,7 @@ class Book:
             number = self._index[key] = len(self.lines)
             source = ACCUMULATE if account is Account.GRADIENTS else AUTOGRAD
             line = Line(account, name, storage.dims, storage.dtype, storage.size, storage.basis, source, why)
-            self.lines.append(replace(line, stream=storage.stream) if storage.stream else line)
+            self.lines.append(replace(line, use=Use(storage.stream)) if storage.stream else line)
         return number
 
     def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:
@@ -75,8 +75,15 @@ class Book:
         if number is not None:
             return number
         line = Line(account, name, dims, how.dtype, unit, Basis.COUNTED, how.source)
-        return self.add(replace(line, shards=how.shards, stream=how.stream, queued=how.queued))
+        return self.add(replace(line, shards=how.shards, use=Use(how.stream, how.queued)))
 
     def queue(self, number: int) -> None:
         """Copies of this line go in the order in which they come."""
-        self.lines[number] = replace(self.lines[number], queued=True)
+        line = self.lines[number]
+        self.lines[number] = replace(line, use=line.use._replace(queued=True))
+
+    def belongs(self, number: int, role: str) -> int:
+        """The line, of this role's model."""
+        if self.lines[number].role != role:
+            self.lines[number] = replace(self.lines[number], role=role)
+        return number

@@ -15,7 +15,7 @@ from trainledger.facts.deepspeed import DEEPSPEED, PINNED, SWAP
 from trainledger.facts.dtypes import DType
 from trainledger.facts.optimizer_bytes import StateOptions, state_bytes
 from trainledger.facts.optimizer_kinds import Kind, Optimizer
-from trainledger.lines.line import Account, Line, Place
+from trainledger.lines.line import Account, Duty, Line, Place, Use
 
 if TYPE_CHECKING:
     from trainledger.ledger.opening import Job
@@ -57,6 +57,11 @@ def waiting(job: Job) -> Lines:
     return ((replace(line, source=source), sum(block.count for block in model.blocks)),)
 
 
+def passing(line: Line) -> Line:
+    """A line of the host as a buffer through which what lies on NVMe comes and goes."""
+    return replace(line, use=Use(duty=Duty.PASSED))
+
+
 def nvme_line(account: Account, name: str, size: int, dtype: DType) -> Line:
     """A tensor that lies on NVMe (elements)."""
     return replace(host_line(account, name, size, dtype), source=SWAP.source, place=Place.NVME)
@@ -69,7 +74,8 @@ def optimizer_lines(
     if kept.nvme:
         largest = max(parts, default=0)
         count = kept.buffers or SWAP.optimizer_buffers
-        yield host_line(Account.OPTIMIZER, "swap buffer of the optimizer", largest, master, kept.rounded), count
+        buffer = host_line(Account.OPTIMIZER, "swap buffer of the optimizer", largest, master, kept.rounded)
+        yield passing(buffer), count
 
     def line(account: Account, name: str, size: int, dtype: DType, pinned: bool = False) -> tuple[Line, int]:
         made = nvme_line(account, name, size, dtype) if kept.nvme else host_line(account, name, size, dtype, pinned)

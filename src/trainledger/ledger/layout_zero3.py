@@ -13,7 +13,7 @@ from trainledger.facts.deepspeed import BORN_FP32, DEEPSPEED, GRADIENT_DTYPE, LA
 from trainledger.facts.dtypes import BOOL, FP16, UINT8, DType
 from trainledger.ledger.arrange import Micro, arranged
 from trainledger.ledger.book import Made
-from trainledger.ledger.host import Kept, Lines, host_line, nvme_line, optimizer_lines
+from trainledger.ledger.host import Kept, Lines, host_line, nvme_line, optimizer_lines, passing
 from trainledger.ledger.layout_deepspeed import KINDS, OPTIMIZER, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
@@ -212,7 +212,7 @@ class ZeroParts(DeepSpeed):
         if weights.nvme:
             size = (weights.size or SWAP.weight_elements) * (weights.buffers or SWAP.weight_buffers)
             buffers = host_line(Account.WEIGHTS, "swap buffers of weights", size, dtypes.weights, weights.rounded)
-            found.append((buffers, 1))
+            found.append((passing(buffers), 1))
             every, away = min(every, self.parts.kept), max(every - self.parts.kept, 0)
             found += [(nvme_line(Account.WEIGHTS, name, away, dtypes.weights), 1)] if away else []
         return (*found, (host_line(Account.WEIGHTS, name, every, dtypes.weights, weights.pinned), 1))

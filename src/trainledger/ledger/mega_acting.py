@@ -39,9 +39,11 @@ class Silent:
 
 
 class How(NamedTuple):
-    """How a role runs: the word with which its lines' names begin; sequences of one forward (None: training's); whether
-    it makes the entropy too; whether it is `apart`, so that no other role of its process has made what all share."""
+    """How a role runs: its name; the word with which its lines' names begin; sequences of one forward (None:
+    training's); whether it makes the entropy too; whether it is `apart`, so that no other role of its process has made
+    what all share."""
 
+    role: str
     word: str
     batch: int | None = None
     entropy: bool = False
@@ -52,7 +54,7 @@ def run_alone(plan: Plan, model: Model, on: tuple[str, int], how: How) -> Silent
     """A role's plan and model on an architecture, and a stage of its pipeline."""
     architecture, stage = on
     base = Book()
-    job = replace(job_of(plan, model, architecture), book=Named(base, how.word))
+    job = replace(job_of(plan, model, architecture), book=Named(base, how.role, how.word))
     rank = evaluating(rank_of(plan, model, job, stage), how.batch, None)
     if how.entropy:
         job = replace(rank.job, run=replace(rank.job.run, scoring=Scoring(WITH_ENTROPY)))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from trainledger.base.dims import Dims
 from trainledger.base.sources import Source
 from trainledger.facts.dtypes import DType
+from trainledger.facts.phases import POLICY, REFERENCE
 from trainledger.facts.preference_row import Asked, Before, Preference, Reading
 from trainledger.facts.preferences import GIVEN, prepared_of
 from trainledger.facts.sharding import SECOND
@@ -37,23 +38,23 @@ from trainledger.model.program import Model
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
 
-REFERENCE, POLICY = "reference", "policy"  # the first is the moment of the passes; with them names of lines begin
 LEAVES = {"adapter": None, "trainable": "none"}  # what a plan of the frozen model has instead
 
 
 class Named(Book):
-    """A view of a book whose new lines' names begin with a word, so that two models' lines stay apart."""
+    """A view of a book whose new lines are of a role's model, and whose names begin with a word (the role's, unless
+    another is given), so that two models' lines stay apart."""
 
-    __slots__ = ("base", "word")
+    __slots__ = ("base", "role", "word")
 
-    def __init__(self, base: Book, word: str) -> None:
+    def __init__(self, base: Book, role: str, word: str = "") -> None:
         super().__init__()
-        self.base, self.word = base, f"{word}: "
+        self.base, self.role, self.word = base, role, f"{word or role}: "
         self.lines = base.lines
 
     def add(self, line: Line) -> int:
         """The number of this line under its longer name."""
-        return self.base.add(replace(line, name=self.word + line.name))
+        return self.base.add(replace(line, name=self.word + line.name, role=self.role))
 
     def number(self, account: Account, name: str, size: int) -> int | None:
         """The number of the line of this account, longer name and rounded size (bytes), where there is one."""
@@ -61,7 +62,7 @@ class Named(Book):
 
     def storage(self, account: Account, name: str, storage: Storage, why: str = "") -> int:
         """The line of a tape's storage."""
-        return self.base.storage(account, self.word + name, storage, why)
+        return self.base.belongs(self.base.storage(account, self.word + name, storage, why), self.role)
 
     def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:
         """The line of one tensor of these dims."""
@@ -69,7 +70,7 @@ class Named(Book):
 
     def made(self, account: Account, name: str, dims: Dims, how: Made) -> int:
         """The line of one tensor that is spread over ranks or made on another stream."""
-        return self.base.made(account, self.word + name, dims, how)
+        return self.base.belongs(self.base.made(account, self.word + name, dims, how), self.role)
 
     def queue(self, number: int) -> None:
         """Copies of this line go in the order in which they come."""
@@ -221,14 +222,14 @@ def frozen_plan(plan: Plan) -> Plan:
     return plan.model_copy(update={**LEAVES, "parallel": parallel})
 
 
-def silent(job: Job, model: Model, word: str, caches: bool = False) -> Job:
-    """A model of which nothing is trained and nothing recomputed, nor anything made for a log; with `word` its lines'
-    names begin; `caches`: it gathers keys and values."""
+def silent(job: Job, model: Model, role: str, caches: bool = False, word: str = "") -> Job:
+    """A role's model of which nothing is trained and nothing recomputed, nor anything made for a log; with `word`, or
+    else the role's, its lines' names begin; `caches`: it gathers keys and values."""
     setting = replace(job.run.setting, training=False)
     software = replace(job.run.software, caches=caches and job.run.software.caches)
     scoring = replace(job.run.scoring, logs=False)
     run = replace(job.run, setting=setting, scoring=scoring, recompute="none", modules=(), every=1, software=software)
-    return Job(Named(job.book, word), model, run, lambda weight: False)
+    return Job(Named(job.book, role, word), model, run, lambda weight: False)
 
 
 def laid_out(plan: Plan, job: Job, updates: Updates, rank: int | None) -> Layout:

@@ -7,6 +7,7 @@ Source: the rows in facts/preferences_trl.py.
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.facts.phases import REFERENCE
 from trainledger.ledger.losses_pairs import log_softmax
 from trainledger.ledger.losses_read import Shown, metric, returned_dtype
 from trainledger.ledger.opening import Job
@@ -16,8 +17,6 @@ from trainledger.lines.line import Account
 from trainledger.lines.stream import Segment
 from trainledger.model.operations import Linear, sides
 from trainledger.model.program import Model
-
-MOMENT = "reference"  # these belong to the moment of the passes
 
 
 def logged(job: Job) -> tuple[Segment, ...]:
@@ -69,4 +68,4 @@ def _segments(tape: Tape, job: Job) -> tuple[Segment, ...]:
         made = tape.storages[abs(event) - 1]
         line = job.book.storage(Account.LOGITS, made.name, made)
         lines.append(line + 1 if event > 0 else -line - 1)
-    return (Segment(MOMENT, tuple(lines)),) if lines else ()
+    return (Segment(REFERENCE, tuple(lines)),) if lines else ()

@@ -54,7 +54,7 @@ def cache_of(plan: Plan, engine: Engine, model: Model) -> Cache:
 def _line(account: Account, name: str, size: int, dtype: DType, source: Source) -> Line:
     dims = (Axis(Dim.ELEMENTS, size),)
     unit = CUDA.rounded(dtype.bytes_of(elements(dims)))
-    return Line(account, f"{ROLLOUT}: {name}", dims, dtype, unit, Basis.COUNTED, source)
+    return Line(account, f"{ROLLOUT}: {name}", dims, dtype, unit, Basis.COUNTED, source, role=ROLLOUT)
 
 
 def _dtype(plan: Plan, weight: Weight, prefix: str) -> DType:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from trainledger.base.dims import Dims
 from trainledger.base.places import Place
 from trainledger.base.sources import Basis, Source
 from trainledger.facts.dtypes import DType
+from trainledger.facts.phases import POLICY
 
-__all__ = ["Account", "Line", "Place"]
+__all__ = ["Account", "Duty", "Line", "Place", "Use"]
 
 
 class Account(StrEnum):
@@ -41,12 +43,32 @@ class Account(StrEnum):
     ENDS = "block_ends"
 
 
+class Duty(StrEnum):
+    """What a line's memory is there for."""
+
+    HELD = "held"  # the tensor itself, where it is read and written
+    PASSED = "passed"  # a buffer through which what lies elsewhere comes and goes
+    PARKED = "parked"  # states that wait while other roles act, and are back elsewhere when they are updated
+
+
+class Use(NamedTuple):
+    """How a line's memory is used: the CUDA stream on which it is made (0: that of compute); whether copies go in the
+    order in which they came, not the last one first; what it is there for."""
+
+    stream: int = 0
+    queued: bool = False
+    duty: Duty = Duty.HELD
+
+
+PLAIN = Use()
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A tensor of which some number of equal copies is alive at a moment; `unit` bytes each, as allocated.
 
-    `shards`: ranks that the whole is spread over; `stream`: the CUDA stream on which it is made (0: that of compute);
-    `queued`: copies go in the order in which they came, not the last one first.
+    `shards`: ranks that the whole is spread over; `role`: which of the run's models it belongs to, by its name in
+    facts/phases.py.
     """
 
     account: Account
@@ -59,5 +81,5 @@ class Line:
     why: str = ""
     place: Place = Place.DEVICE
     shards: int = 1
-    stream: int = 0
-    queued: bool = False
+    use: Use = PLAIN
+    role: str = POLICY

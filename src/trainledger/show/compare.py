@@ -8,7 +8,7 @@ from typing import Any
 from trainledger.answer.changed import LEFT_OUT
 from trainledger.answer.compare import Comparison, Key, Row, Side, Step
 from trainledger.facts.limits import SHOWN
-from trainledger.show.document import plain_value, verdict_data
+from trainledger.show.document import plain_value
 from trainledger.show.estimate import OUTCOMES, View, shown_value
 from trainledger.show.table import Section
 
@@ -51,7 +51,7 @@ def document(found: Comparison) -> dict[str, Any]:
 
 def _side(side: Side) -> dict[str, Any]:
     peak = side.answer.peak
-    return {"name": side.name, "moment": peak.moment, "verdict": verdict_data(side.answer)}
+    return {"name": side.name, "moment": peak.moment, "verdict": side.answer.verdict.to_dict()}
 
 
 def _step(step: Step) -> dict[str, Any]:

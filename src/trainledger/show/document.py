@@ -162,7 +162,7 @@ def document(answer: Estimate, origin: Origin, moment: str = "", rank: str = "")
         "update": update_data(budgets),
         "checkpoint": budgets.checkpoint.to_dict(),
         "global_batch": answer.global_batch,
-        "verdict": verdict_data(answer),
+        "verdict": answer.verdict.to_dict(),
         "draft": draft_data(origin),
         "notes": list(answer.notes.warnings),
         "not_counted": list(answer.notes.uncounted),
@@ -184,6 +184,7 @@ def entry_data(entry: Entry) -> dict[str, Any]:
     return {
         "account": line.account.value,
         "name": line.name,
+        "role": line.role,
         "dims": [{"name": axis.dim.value, "size": axis.size} for axis in line.dims],
         "dtype": line.dtype.name,
         "shards": line.shards,
@@ -195,12 +196,6 @@ def entry_data(entry: Entry) -> dict[str, Any]:
         "source": str(line.source),
         "why": line.why,
     }
-
-
-def verdict_data(answer: Estimate) -> dict[str, Any]:
-    """The verdict: outcome and margin are null without a device."""
-    verdict = answer.verdict
-    return {"outcome": verdict.outcome, "margin": verdict.margin, "reasons": list(verdict.reasons)}
 
 
 def draft_data(origin: Origin) -> dict[str, Any]:

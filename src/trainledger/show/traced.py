@@ -89,7 +89,6 @@ def document(answer: Traced, moment: str = "") -> dict[str, Any]:
     """The trace as JSON values; sizes in bytes. Raises InputError for an unknown moment."""
     every = moment.strip().lower() == EVERY
     shown = answer.moment("" if every else moment)
-    verdict = answer.verdict
     return {
         "parameters": dict(zip(("total", "trainable"), answer.record.parameters, strict=True)),
         "peak": {**_peak(answer.peak), "device": band(answer.device), "steps": _peak(answer.steps)},
@@ -97,7 +96,7 @@ def document(answer: Traced, moment: str = "") -> dict[str, Any]:
         "moments": [{"name": one.name, "allocated": one.allocated} for one in answer.ledger.moments],
         "moment": shown.name,
         "entries": [entry_data(entry) for entry in entries(answer.ledger, shown, every)],
-        "verdict": {"outcome": verdict.outcome, "margin": verdict.margin, "reasons": list(verdict.reasons)},
+        "verdict": answer.verdict.to_dict(),
         "kernels": dict(answer.record.kernels),
         "versions": dict(answer.record.versions),
         "notes": list(answer.notes),
