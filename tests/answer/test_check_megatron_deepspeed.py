@@ -11,6 +11,8 @@ from trainledger.answer.check import check, check_model
 from trainledger.answer.estimate import estimate
 from trainledger.base.problems import InputError
 from trainledger.model.build import model_of
+from trainledger.plan.acting import Role, Roles
+from trainledger.plan.beyond import Save
 
 GPT = {**LLAMA, "model_type": "megatron-gpt", "position_embedding_type": "rope", "normalization": "RMSNorm",
        "hidden_act": "silu", "gated_linear_unit": True, "add_bias_linear": False, "hidden_dropout": 0.0,
@@ -37,6 +39,13 @@ def test_tensor_parallel_layers_under_zero(strategy: str) -> None:
     whole, spread = (estimate(plan(strategy=strategy, tp=tp)) for tp in (1, 2))
     assert spread.peak.allocated.expected < whole.peak.allocated.expected
     assert spread.ledger.moments
+
+
+def test_roles_are_refused_as_elsewhere() -> None:
+    given = plan().model_copy(update={"roles": Roles(reference=Role())})
+    assert "roles" in problems(given)
+    saved = plan().model_copy(update={"save": Save(format="adapter")})
+    assert [path for path in problems(saved) if path.startswith("save")] == ["save.format"]
 
 
 def test_what_is_not_written_yet() -> None:

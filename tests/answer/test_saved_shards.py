@@ -31,7 +31,6 @@ def test_replicas_deal_tensors_out_as_pytorch_s_planner_does(replicas: int) -> N
     plans = dedup.dedup_save_plans([create_default_local_save_plan(state, rank == 0) for rank in range(replicas)])
     loads = [sum(item.tensor_storage_size() or 0 for item in plan.items) for plan in plans]
     assert _dealt(sizes, replicas) == (max(loads), sum(1 for load in loads if load))
-    assert sum(loads) == sum(flat)
 
 
 def test_data_parallel_ranks_share_what_all_of_them_hold() -> None:

@@ -344,6 +344,17 @@ def optional_sources(file: File) -> Iterator[Offence]:
                 yield at(file, field, f"{node.name}'s source is not a required Source")
 
 
+def sources_elsewhere(file: File) -> Iterator[Offence]:
+    """Sources that are written out outside facts and base: docs/sources.md would lack them."""
+    if file.layer in SOURCED:
+        return
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Call) and _called(node) == "Source":
+            given = [*node.args, *(word.value for word in node.keywords)]
+            if all(isinstance(one, ast.Constant) for one in given):
+                yield at(file, node, "a source of the world is a row of facts")
+
+
 # The repository ----------------------------------------------------------------------------------------------------
 
 _FOREIGN = (

@@ -177,6 +177,11 @@ RULES = (
             ("ledger", "@dataclass(frozen=True)\nclass Row:\n    source: str"),
         ),
     ),
+    Rule(
+        rules.sources_elsewhere,
+        (("ledger", "X = Source('PyTorch', 'a file', '2.0')"), ("show", "def f():\n    return Source('a', where='b')")),
+        (("facts", "X = Source('PyTorch', 'a file')"), ("evidence", "x = Source('traced operation', op, versions)")),
+    ),
 )
 BY_NAME = [pytest.param(rule, id=rule.check.__name__) for rule in RULES]
 BROKEN = [(rule, *sample) for rule in RULES for sample in rule.broken]

@@ -1,4 +1,4 @@
-"""Parameters of the decoders near Llama: against published counts, and name by name against the real classes."""
+"""Parameters of the decoders near Llama: name by name against the real classes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from trainledger.base.problems import InputError
-from trainledger.facts.catalogue import Entry, every_entry
 from trainledger.model.build import build
 from trainledger.model.counts import storages, total
 from trainledger.model.program import Attention, Model
@@ -17,10 +16,6 @@ TYPES = {
     "cohere2", "glm", "glm4", "smollm3", "ministral3", "seed_oss", "ernie4_5", "olmo3", "exaone4", "arcee", "internlm3",
     "gemma4_text",
 }  # fmt: skip
-# Counts of the real class on the meta device, of models whose page states no exact count.
-COUNTED = {"powerlm-3b": 3510819072, "glm-4-32b-0414": 32566081536, "deepseek-llm-67b": 67425001472,
-           "gemma-4-31b-text": 30697345280, "gemma-4-26b-a4b-text": 25233141760}  # fmt: skip
-ENTRIES = [entry for entry in every_entry() if entry.keys()["model_type"] in TYPES]
 
 TINY = {
     "hidden_size": 96, "intermediate_size": 160, "num_hidden_layers": 5, "num_attention_heads": 4, "vocab_size": 320,
@@ -83,12 +78,6 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "gemma4_text", **SMALL4, "per_layer_config": {"4": {"head_dim": 40, "num_key_value_heads": 4}}},
     {"model_type": "smollm3", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False},
 ]
-
-
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_total_is_the_published_count(entry: Entry) -> None:
-    expected = COUNTED[entry.name] if entry.parameters is None else entry.parameters
-    assert total(build(entry.keys())) == expected
 
 
 def _id(config: dict[str, Any]) -> str:

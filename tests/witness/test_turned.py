@@ -15,6 +15,8 @@ from tests.witness.compare import mismatches
 from tests.witness.steps import KINDS, SETTINGS, SHARDED, both_phases
 from trainledger.answer.estimate import estimate
 from trainledger.base.problems import InputError
+from trainledger.model.build import build
+from trainledger.model.counts import total
 
 GPT: dict[str, Any] = {
     "vocab_size": 512, "n_embd": 64, "n_layer": 3, "n_head": 8, "rotary_dim": 4, "n_positions": 256,
@@ -81,5 +83,15 @@ def test_steps_agree(family: str, attention: str, recompute: str, more: dict[str
     ],
 )
 def test_what_has_no_rule_is_counted_alone(model: dict[str, Any], reason: str) -> None:
+    """Its activations are refused; its weights are those of the class."""
+    import torch
+    import transformers
+
     with pytest.raises(InputError, match=reason):
         estimate(plan_of(model))
+    keys = {key: value for key, value in model.items() if key != "model_type"}
+    with torch.device("meta"):
+        real = transformers.AutoModelForCausalLM.from_config(
+            transformers.AutoConfig.for_model(model["model_type"], **keys)
+        )
+    assert total(build(model)) == sum(one.numel() for one in real.parameters())

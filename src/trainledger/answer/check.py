@@ -55,7 +55,7 @@ def check(plan: Plan) -> None:
         raise_if([*megatron_problems(plan), *mesh_problems(plan), *node_problems(plan), *acting])
         return
     if plan.stack.framework == WRAPPED:
-        raise_if([*wrapped_problems(plan), *deepspeed_problems(plan), *node_problems(plan), *save_problems(plan)])
+        raise_if([*wrapped_problems(plan), *deepspeed_problems(plan), *node_problems(plan), *acting])
         return
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
     found += [*framework_problems(plan), *colossal_problems(plan), *torchtitan_problems(plan)]

@@ -15,6 +15,7 @@ from trainledger.facts.deepspeed import (
     SPLIT_OPTIMIZERS,
     STAGES,
     SWAP,
+    ZERO3,
 )
 from trainledger.facts.dtypes import DTYPES
 from trainledger.ledger.registered import slots_of
@@ -25,7 +26,6 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
 
-ZERO3 = "zero3"
 OPTIONS, SECOND, MICS = "parallel.options", "zero_hpz_partition_size", "mics_shard_size"
 HALVES = ("bf16", "fp16")
 WHOLE = ("none", "ddp")  # strategies under which its engine runs at stage 0

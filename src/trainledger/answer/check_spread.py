@@ -5,33 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.base.problems import Problem
-from trainledger.base.sources import Source
 from trainledger.facts.colossal import LOW_LEVEL
-from trainledger.facts.deepspeed import FP8_KEPT, STAGES
+from trainledger.facts.deepspeed import FP8_KEPT, STAGES, ZERO3
 from trainledger.facts.optimizer_kinds import Optimizer, Shape
 from trainledger.facts.optimizers import OPTIMIZERS
-from trainledger.facts.optimizers_other import BNB_ROWS
+from trainledger.facts.optimizers_other import BNB_ROWS, OF_PLAIN_TENSORS
+from trainledger.facts.quantization import CODES_BESIDE, INT8_FSDP2
 from trainledger.facts.sharding import FIRST, SECOND
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
 
-ZERO3 = "zero3"
 RANKED = {Shape.LOW_RANK, Shape.LOW_RANK_FACTORED, Shape.PROJECTOR}
-KERNELS = Source(
-    "bitsandbytes, operators that no sharding rule is registered for",
-    "bitsandbytes/functional.py, optimizer_update_8bit_blockwise, optimizer_update_32bit",
-    "0.43.3 to 0.50.2",
-)
-CODES = Source(
-    "bitsandbytes LLM.int8(), codes that a layer holds beside its parameter",
-    "bitsandbytes/nn/modules.py, Linear8bitLt.init_8bit_state; torch/distributed/fsdp/_flat_param.py",
-    "0.41.1 to 0.50.2",
-)
-# FSDP2's parameters keep their class there, and a layer reads its codes out of what was gathered
-PATCHED = "axolotl"
-PATCH = Source("Axolotl, FSDP2 of parameters in 8 bits", "axolotl/monkeypatch/fsdp2_qlora.py, Int8Params", "0.18.0")
 
 
 def spread_problems(plan: Plan) -> Iterator[Problem]:
@@ -43,7 +29,7 @@ def spread_problems(plan: Plan) -> Iterator[Problem]:
         fix = "Set parallel.strategy: fsdp2 or ddp, or another optimizer."
         yield Problem("optimizer.name", f"found {row.name!r} under {strategy}", allowed, fix)
     elif row in BNB_ROWS and fsdp_of(plan) == SECOND:
-        allowed = f"bitsandbytes' kernels take plain tensors, and FSDP2's parameters are DTensors ({KERNELS})"
+        allowed = f"bitsandbytes' kernels take plain tensors, and FSDP2's parameters are DTensors ({OF_PLAIN_TENSORS})"
         fix = "Set it to adamw-torchao-8bit, or parallel.strategy to fsdp1."
         yield Problem("optimizer.name", f"found {plan.optimizer.name!r} under {strategy}", allowed, fix)
     yield from _quantised(plan)
@@ -55,9 +41,10 @@ def _quantised(plan: Plan) -> Iterator[Problem]:
     if given is None:
         return
     path, found = "quantization.kind", f"found {given.kind!r} under {strategy}"
-    patched = fsdp_of(plan) == SECOND and PATCHED in plan.stack.versions
+    patched = fsdp_of(plan) == SECOND and INT8_FSDP2.package in plan.stack.versions
     if given.kind == "int8" and (fsdp_of(plan) or strategy == ZERO3) and not patched:
-        allowed = f"its layers hold all their codes beside the parameter that is spread ({CODES}; but: {PATCH})"
+        sources = f"{CODES_BESIDE}; but: {INT8_FSDP2.source}"
+        allowed = f"its layers hold all their codes beside the parameter that is spread ({sources})"
         yield Problem(path, found, allowed, "Set it to nf4, or parallel.strategy to ddp or zero2.")
     elif given.kind == "fp8" and deepspeed_of(plan) and not FP8_KEPT.holds(plan.stack.versions.get("deepspeed", "")):
         allowed = f"before {FP8_KEPT.release} DeepSpeed's engine casts 8-bit floating-point parameters too"

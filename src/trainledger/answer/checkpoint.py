@@ -16,7 +16,7 @@ from trainledger.answer.saved_files import written
 from trainledger.answer.saved_shards import staged
 from trainledger.facts.checkpoints import FORMATS, Format
 from trainledger.facts.kernels import REFERENCE
-from trainledger.facts.phases import CRITIC
+from trainledger.facts.phases import CRITIC, POLICY
 from trainledger.ledger.rank import Ledger, rank_ledger
 from trainledger.model.build import model_of
 from trainledger.model.program import Model
@@ -67,7 +67,10 @@ class Checkpoint:
             "format": self.format.name,
             "rank_bytes": self.rank_bytes,
             "files": [
-                {"name": one.name, "what": one.what, "bytes": one.bytes, "count": one.count, "by": one.by}
+                {
+                    "name": one.name, "role": one.role, "what": one.what.value, "bytes": one.bytes,
+                    "count": one.count, "by": one.by,
+                }
                 for one in self.files
             ],
             "kept": self.kept,
@@ -76,20 +79,20 @@ class Checkpoint:
             "resume": {"same": self.resume.same, "other": self.resume.other},
             "notes": list(self.notes),
             "source": str(self.format.source),
-        }
+        }  # fmt: skip
 
 
 def checkpoint(plan: Plan, model: Model, ledger: Ledger) -> Checkpoint:
     """The checkpoint of a resolved plan, as its `save` section says, else as its framework writes it."""
     saved = saved_of(plan, model, ledger)
     save = plan.save
-    beside = (replace(one, name=f"{CRITIC}: {one.name}") for one in _critic(plan))
+    beside = (replace(one, name=f"{CRITIC}: {one.name}", role=CRITIC) for one in _critic(plan))
     files = tuple(one for one in (*written(plan, saved), *beside) if one.bytes)
     limit = save.limit if save else None
     saves = save.saves if save else None
     notes = tuple(_notes(plan, saved))
     inner = FORMATS[inner_format(plan, saved.format)]
-    own = [one for one in files if not one.name.startswith(f"{CRITIC}: ")]
+    own = [one for one in files if one.role == POLICY]
     copied = staged(plan, saved) if inner.name == SHARDS else _busiest(own)
     kept = _kept(limit, saves)
     found = Checkpoint(FORMATS[saved.format], inner, files, saved.weights, kept, limit, None, copied, notes)

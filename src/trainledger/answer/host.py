@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from trainledger.answer.bands import Band
 from trainledger.answer.checkpoint import Checkpoint, largest
 from trainledger.answer.node import together
-from trainledger.answer.saved import OPTIMIZER, RANK_0
+from trainledger.answer.saved import RANK_0, Holds
 from trainledger.answer.saved_sizes import dtype_of
 from trainledger.base.dims import Dim
 from trainledger.base.places import Place
 from trainledger.base.sources import Source
 from trainledger.facts.checkpoints import EXPORT, OWN_SHARDS
+from trainledger.facts.code_read import SERIALISED
 from trainledger.facts.dtypes import DTYPES, FP16, FP32, INT64, DType
 from trainledger.facts.evaluation import LOOP
 from trainledger.facts.host_memory import (
@@ -49,7 +50,6 @@ from trainledger.model.program import Model, Role
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
-SERIALISED = Source("safetensors: a file's tensors are all turned to bytes", "safetensors/torch.py, save_file", "0.8.0")
 LOAD, STEPS, EVALUATION, SAVE = "load", "steps", "evaluation", "save"
 BNB_KINDS = ("nf4", "fp4", "int8")
 
@@ -142,7 +142,7 @@ def _read(plan: Plan, model: Model, way: Way) -> Band:
     uncast = way.load is Load.ZERO or plan.stack.framework in STAYS.always
     if not _maps(plan, way) or not (uncast or named in (None, dtype)):
         return Band(low, expected, kept)
-    made = _stacked(plan, model)
+    made = _stacked(plan, model, way)
     known = uncast or (named == dtype and expected == low)
     return Band(made, made if known else expected, kept)
 
@@ -162,9 +162,9 @@ def _maps(plan: Plan, way: Way) -> bool:
     return way in (WHOLE, VERL) and (low or at_least(plan.stack.versions.get("transformers"), STAYS.since))
 
 
-def _stacked(plan: Plan, model: Model) -> int:
+def _stacked(plan: Plan, model: Model, way: Way) -> int:
     """Bytes of experts that are stacked while they are read, which no file holds so."""
-    if way_of(plan).load is Load.ZERO or not at_least(plan.stack.versions.get("transformers"), STAYS.stacks_since):
+    if way.load is Load.ZERO or not at_least(plan.stack.versions.get("transformers"), STAYS.stacks_since):
         return 0
     return sum(
         dtype_of(plan, weight).bytes_of(weight.elements) * count
@@ -243,13 +243,13 @@ def _logits(plan: Plan, model: Model, ranks: int) -> Iterator[Part]:
 def _saving(plan: Plan, written: Checkpoint, ranks: int) -> Iterator[Part]:
     """What is gathered on the host, or staged there, before it is written."""
     save, source = plan.save, written.format.source
-    states = sum(one.total for one in written.files if one.by == RANK_0 and one.what == OPTIMIZER)
+    states = sum(one.total for one in written.files if one.by == RANK_0 and one.what is Holds.OPTIMIZER)
     if save is not None and save.asynchronous:
         yield _counted("copy of what a rank has of it, staged", written.staged, ranks, source)
     elif _gathered(plan, written):
         yield _counted("whole state dict, gathered on rank 0", max(written.weights_only, states), 1, source)
     else:
-        files = [one for one in written.files if one.name.endswith("safetensors")]
+        files = [one for one in written.files if one.safetensors]
         if files:
             yield _counted("file of weights as it is written", largest(files), 1, SERIALISED)
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 from trainledger.base.places import Place
 from trainledger.base.problems import Problem, nearest
-from trainledger.base.sources import Source
+from trainledger.facts.code_read import OWN_NODE
 from trainledger.facts.device_rows import Device, Tier
 from trainledger.facts.nodes import NODES, USUAL, Node
 from trainledger.plan.beyond import Node as Given
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
-OWN = Source("given by the user", "the plan's `node`")
 KEYS = (  # place, key of its bytes, key of its bandwidth, name
     (Place.HOST, "memory", "memory_bandwidth", "host memory"),
     (Place.NVME, "nvme", "nvme_bandwidth", "NVMe"),
@@ -30,7 +29,7 @@ def node_of(plan: Plan) -> Node | None:
     known = NODES.get((given.name or "").lower())
     ranks = given.ranks or (known.ranks if known else min(USUAL.ranks, degrees(plan).world))
     tiers = [tier for row in KEYS if (tier := _tier(given, row, known, ranks)) is not None]
-    source = known.source if known else OWN
+    source = known.source if known else OWN_NODE
     return Node(given.name or "node", ranks, known.device if known else "", tuple(tiers), source)
 
 

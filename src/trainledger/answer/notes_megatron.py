@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.answer.check_megatron import runs_megatron
-from trainledger.base.sources import Source
+from trainledger.facts.code_read import RECOMPUTE_METHOD, SEQUENCE_PARALLEL
 from trainledger.facts.meshes import PP
 from trainledger.facts.pipelines import MEGATRON_CODE
 from trainledger.ledger.rank import Ledger
@@ -13,9 +13,6 @@ from trainledger.lines.pipeline import pipeline_of
 from trainledger.model.program import Model
 from trainledger.plan.mesh import coordinates, mesh_of
 from trainledger.plan.schema import Plan
-
-SEQUENCE = Source("Reducing Activation Recomputation in Large Transformer Models", "arXiv:2205.05198, section 4.2.2")
-ARGUMENTS = Source("Megatron-LM arguments, recompute_method", "megatron/training/arguments.py", "2026-08")
 
 
 def megatron_notes(plan: Plan, model: Model) -> Iterator[str]:
@@ -26,12 +23,12 @@ def megatron_notes(plan: Plan, model: Model) -> Iterator[str]:
     if parallel.tp > 1 and not parallel.sp:
         yield (
             f"parallel.sp: off, so norms, dropouts and what passes between layers are whole on each of {parallel.tp} "
-            f"tensor-parallel ranks; sp: true divides them ({SEQUENCE})"
+            f"tensor-parallel ranks; sp: true divides them ({SEQUENCE_PARALLEL})"
         )
     if recompute.kind == "full" and recompute.method is None:
         yield (
             "stack.recompute: full without a method, which Megatron-LM asks for; counted as uniform, one layer at a "
-            f"time ({ARGUMENTS})"
+            f"time ({RECOMPUTE_METHOD})"
         )
     yield from _pipeline(plan)
     if any(block.top_k for block in model.blocks) and plan.batch.expert_load == 1:

@@ -18,8 +18,6 @@ from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
-STAGES = ("zero1", "zero2", "zero3")
-
 
 class Files(NamedTuple):
     """A parameter's files: its elements, their bytes, how many, and the largest."""

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from trainledger.answer.checkpoint import Checkpoint
 from trainledger.answer.resume_deepspeed import Converted
 from trainledger.answer.resume_sliced import Reading
-from trainledger.answer.saved import OPTIMIZER, Saved
+from trainledger.answer.saved import Holds, Saved
 from trainledger.answer.saved import Written as Files
 from trainledger.base.problems import InputError, Problem
 from trainledger.base.sources import Source
-from trainledger.facts.phases import CRITIC
+from trainledger.facts.phases import POLICY
 from trainledger.model.program import Model
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -43,8 +43,8 @@ class Written(NamedTuple):
     def files(self) -> tuple[Files, ...]:
         """Those of the plan's own model that a resume reads: weights beside DeepSpeed's and FSDP's are for others."""
         own = self.kind in EXPORTS
-        found = (one for one in self.checkpoint.files if not one.name.startswith(f"{CRITIC}: "))
-        return tuple(one for one in found if own or not one.name.endswith(WEIGHTS_ALONE))
+        found = (one for one in self.checkpoint.files if one.role == POLICY)
+        return tuple(one for one in found if own or not one.safetensors)
 
     @property
     def total(self) -> int:
@@ -54,12 +54,12 @@ class Written(NamedTuple):
     @property
     def weights(self) -> int:
         """Bytes of those that hold weights alone."""
-        return sum(one.total for one in self.files if one.what != OPTIMIZER)
+        return sum(one.total for one in self.files if one.what is not Holds.OPTIMIZER)
 
     @property
     def whole(self) -> bool:
         """Whether the optimizer's states are among them."""
-        return any(OPTIMIZER in one.what for one in self.files)
+        return any(one.what is not Holds.WEIGHTS for one in self.files)
 
 
 @dataclass(frozen=True, slots=True)

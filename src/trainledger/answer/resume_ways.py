@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from trainledger.answer.checkpoint import largest
 from trainledger.answer.host import copies_of, way_of
-from trainledger.answer.resume_deepspeed import STAGES, conversion, read_whole
+from trainledger.answer.resume_deepspeed import conversion, read_whole
 from trainledger.answer.resume_read import WEIGHTS_ALONE, Resume, Written, answered, refused
 from trainledger.answer.resume_sliced import Part, Reading, sliced
-from trainledger.answer.saved import OPTIMIZER
+from trainledger.answer.saved import Holds
 from trainledger.answer.saved_sizes import Sizes, dtype_of, sized
 from trainledger.facts.checkpoints import DIST_FILES, FORMATS, PARTED, SCATTERED, SLICED, UNIVERSAL
+from trainledger.facts.deepspeed import ZERO3
 from trainledger.facts.host_memory import Load
 from trainledger.facts.sharding import FIRST
 from trainledger.ledger.mega_buffers import DISTRIBUTED
@@ -20,16 +21,15 @@ from trainledger.model.counts import kinds
 from trainledger.model.program import Model, Role
 from trainledger.model.prompts import shared_weights
 from trainledger.plan.degrees import degrees
+from trainledger.plan.engines import ZERO
 from trainledger.plan.schema import Plan
-
-BOTH = len(("embedding", "head"))  # names of a tied weight, under each of which it is stored
 
 
 def whole(written: Written, other: Plan, model: Model) -> Resume:
     """Every rank reads everything, but where one reads the weights for all."""
     kind, ranks, way = written.kind, degrees(other).world, way_of(other)
     one = way.load in (Load.FIRST, Load.ZERO) and kind in (WEIGHTS_ALONE, "trainer")
-    host = largest([each for each in written.files if each.what != OPTIMIZER])
+    host = largest([each for each in written.files if each.what is not Holds.OPTIMIZER])
     if kind == WEIGHTS_ALONE:
         tensor = max(dtype_of(other, weight).bytes_of(weight.elements) for weight, _ in kinds(model))
         host = written.weights if copies_of(way.load, 1) else tensor
@@ -77,7 +77,8 @@ def sharded(written: Written, other: Plan, model: Model) -> Resume:
     twice, whole = shared_weights(written.model), written.whole
 
     def stored(one: Sizes) -> int:
-        return one.saved * (BOTH if one.weight in twice else 1) + (one.kept if whole else 0)
+        again = one.saved if one.weight in twice else 0  # a tied weight is stored under both of its names
+        return one.saved + again + (one.kept if whole else 0)
 
     reading = sliced(old, new, stored, replicas)
     holders = before.tp * before.pp * before.shard
@@ -143,8 +144,8 @@ def torch(written: Written, other: Plan, model: Model) -> Resume:
     if mine != theirs:
         found = f"found tp, pp, ep {theirs}; the checkpoint has {mine}"
         raise refused("parallel", found, "the same are needed", f"Else {FORMATS['megatron-torch'].other}.")
-    weights = max(one.bytes for one in written.files if one.what != OPTIMIZER)
-    states = sum(one.bytes for one in written.files if one.what == OPTIMIZER)
+    weights = max(one.bytes for one in written.files if one.what is not Holds.OPTIMIZER)
+    states = sum(one.bytes for one in written.files if one.what is Holds.OPTIMIZER)
     parts, apart = before.tp * before.pp * before.ep, written.plan.parallel.strategy == DISTRIBUTED
     total = weights * after.world + states * (parts if apart else after.world)
     reading = Reading(weights + states, 1 + (apart and states > 0), total, max(weights, states))
@@ -159,7 +160,7 @@ def parted(written: Written, other: Plan, model: Model) -> Resume:
     fix = "Convert it first: add --universal."
     if stages[0] != stages[1]:
         raise refused("parallel.strategy", f"found {stages[1]}", f"the checkpoint is of {stages[0]}", fix)
-    spread = stages[0] in STAGES
+    spread = stages[0] in ZERO
     if spread and before.shard != after.shard:
         allowed = f"the {before.shard} ranks that wrote parts are needed: DeepSpeed does not cut them anew"
         raise refused("parallel.dp", f"found {after.shard}", allowed, fix)
@@ -184,12 +185,12 @@ def own_files(written: Written, other: Plan, model: Model) -> Resume:
 
 def converted(written: Written, other: Plan, model: Model) -> Resume:
     """Each rank reads the model's states, and the files of parameters that it has a piece of."""
-    if not written.whole or written.plan.parallel.strategy not in STAGES:
+    if not written.whole or written.plan.parallel.strategy not in ZERO:
         raise refused("--universal", "given", "states of ZeRO's stages 1 to 3 are what it converts")
     if written.plan.parallel.tp * other.parallel.tp > 1:
         raise refused("parallel.tp", "found tensor parallelism", "1 can be counted of a conversion so far")
     weights = written.weights
-    part = max(one.bytes for one in written.files if one.what == OPTIMIZER)
+    part = max(one.bytes for one in written.files if one.what is Holds.OPTIMIZER)
     ranks, most = read_whole(written.plan, model, other)
     size, files = max(ranks)
     replicas = degrees(other).world // len(ranks)
@@ -197,7 +198,7 @@ def converted(written: Written, other: Plan, model: Model) -> Resume:
     made = conversion(written.plan, model, part, weights)
     reading = Reading(size + weights, files + bool(weights), total, max(most, weights))
     way = "each rank reads whole parameters: " + (
-        "all of them" if other.parallel.strategy == "zero3" else "those that its partition has a piece of"
+        "all of them" if other.parallel.strategy == ZERO3 else "those that its partition has a piece of"
     )
     found = answered(way, other, written, reading, UNIVERSAL.source)
     return replace(found, stored=made.written, conversion=made)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from trainledger.answer.saved_sizes import Sizes, dtype_of, saved_dtype, sized_layers
 from trainledger.answer.traffic import resident
 from trainledger.base.dims import elements
 from trainledger.facts.checkpoints import DEFAULTS, OWN_SHARDS, STATE_DICT_TYPE
 from trainledger.facts.optimizer_bytes import shared_tensors
+from trainledger.facts.phases import POLICY
 from trainledger.facts.sharding import FIRST
 from trainledger.ledger.rank import Ledger, trained_of, updates_of
 from trainledger.ledger.strategy import fsdp_of
@@ -20,22 +22,35 @@ from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
 
 RANK_0, EVERY, FIRSTS = "rank 0", "every rank", "one rank of each model-parallel part"
-OPTIMIZER = "optimizer"
 STATES = (Account.MASTER, Account.OPTIMIZER)
 Layers = tuple[tuple[tuple[Sizes, ...], int], ...]  # weights of each kind of layer, and how many equal ones
 
 
+class Holds(StrEnum):
+    """What is in files of one kind."""
+
+    WEIGHTS = "weights"
+    OPTIMIZER = "optimizer"
+    BOTH = "weights and optimizer"
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Files of one kind: `count` of them, `each` by one rank; bytes of the largest and of all."""
+    """Files of one kind, of a role's model: `count` of them, `each` by one rank; bytes of the largest and of all."""
 
     name: str
-    what: str
+    what: Holds
     by: str
     bytes: int
     count: int = 1
     each: int = 1
     total: int = 0
+    role: str = POLICY
+
+    @property
+    def safetensors(self) -> bool:
+        """Whether they are in safetensors' format."""
+        return self.name.endswith(".safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +80,12 @@ class Saved:
         return [(tuple(one.saved for one in weights if one.saved), count) for weights, count in self.layers]
 
 
-def one_file(name: str, what: str, size: int, by: str = RANK_0) -> Written:
+def one_file(name: str, what: Holds, size: int, by: str = RANK_0) -> Written:
     """A file that one rank writes."""
     return Written(name, what, by, size, total=size)
 
 
-def spread(name: str, what: str, sizes: tuple[int, int], count: int, by: str = EVERY) -> Written:
+def spread(name: str, what: Holds, sizes: tuple[int, int], count: int, by: str = EVERY) -> Written:
     """Files of several ranks: bytes of the largest, and of all together."""
     return Written(name, what, by, sizes[0], count, 1, sizes[1])
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainledger.answer.saved import FIRSTS, OPTIMIZER, Saved, Written, one_file, spread
+from trainledger.answer.saved import FIRSTS, Holds, Saved, Written, one_file, spread
 from trainledger.answer.saved_sizes import dtype_of
 from trainledger.facts.checkpoints import PEFT_EXCLUDES
-from trainledger.facts.deepspeed import COPIED_SWAP, PERSISTENCE
+from trainledger.facts.deepspeed import COPIED_SWAP, PERSISTENCE, ZERO3
 from trainledger.ledger.wrapper import elements_of
 from trainledger.plan.degrees import degrees
+from trainledger.plan.engines import ZERO
 from trainledger.plan.schema import Plan
 
 BF16 = "bf16_"  # ahead of the name of the states' file where bf16 is enabled
@@ -18,11 +19,11 @@ BF16 = "bf16_"  # ahead of the name of the states' file where bf16 is enabled
 def deepspeed(plan: Plan, saved: Saved) -> Iterator[Written]:
     """Model states of the first data-parallel ranks (stage 3: of all), and each rank's part of the optimizer."""
     stage = plan.parallel.strategy
-    if stage not in ("zero1", "zero2", "zero3"):
-        yield one_file("global_step*/mp_rank_00_model_states.pt", "weights", saved.weights)
-        yield one_file("global_step*/mp_rank_00_model_states.pt (optimizer)", OPTIMIZER, saved.states)
+    if stage not in ZERO:
+        yield one_file("global_step*/mp_rank_00_model_states.pt", Holds.WEIGHTS, saved.weights)
+        yield one_file("global_step*/mp_rank_00_model_states.pt (optimizer)", Holds.OPTIMIZER, saved.states)
         return
-    yield _gathered(plan, saved) if stage == "zero3" else _replicated(plan, saved)
+    yield _gathered(plan, saved) if stage == ZERO3 else _replicated(plan, saved)
     yield _states(plan, saved)
 
 
@@ -35,7 +36,7 @@ def _states(plan: Plan, saved: Saved) -> Written:
     swaps = plan.offload.optimizer == "nvme" and plan.parallel.strategy == "zero3"
     if swaps and COPIED_SWAP.holds(plan.stack.versions.get("deepspeed", "")):
         name = "global_step*/offloaded_tensors/rank*/*.tensor.swp"
-    return spread(name, OPTIMIZER, (saved.rank_states, saved.rank_states * count), count)
+    return spread(name, Holds.OPTIMIZER, (saved.rank_states, saved.rank_states * count), count)
 
 
 def _excluded(plan: Plan) -> bool:
@@ -51,8 +52,8 @@ def _replicated(plan: Plan, saved: Saved) -> Written:
     if plan.parallel.strategy == "zero2" and not _excluded(plan):
         whole += whole - _trained(saved)
     if parts == 1:
-        return one_file("global_step*/mp_rank_00_model_states.pt", "weights", whole)
-    return spread("global_step*/mp_rank_*_model_states.pt", "weights", (-(-whole // parts), whole), parts, FIRSTS)
+        return one_file("global_step*/mp_rank_00_model_states.pt", Holds.WEIGHTS, whole)
+    return spread("global_step*/mp_rank_*_model_states.pt", Holds.WEIGHTS, (-(-whole // parts), whole), parts, FIRSTS)
 
 
 def _trained(saved: Saved) -> int:
@@ -72,4 +73,4 @@ def _gathered(plan: Plan, saved: Saved) -> Written:
                 size += dtype.bytes_of(weight.elements) * count
             if not trains and not _excluded(plan):
                 size += dtype.bytes_of(-(-weight.elements // ranks)) * count
-    return spread("global_step*/zero_pp_rank_*_mp_rank_00_model_states.pt", "weights", (size, size * ranks), ranks)
+    return spread("global_step*/zero_pp_rank_*_mp_rank_00_model_states.pt", Holds.WEIGHTS, (size, size * ranks), ranks)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from trainledger.answer.saved import (
     EVERY,
     FIRSTS,
-    OPTIMIZER,
     RANK_0,
+    Holds,
     Saved,
     Written,
     gathers,
@@ -43,8 +43,8 @@ def written(plan: Plan, saved: Saved) -> Iterator[Written]:
     }[saved.format](plan, saved)
     found = list(inner)
     whole = plan.save is None or plan.save.optimizer
-    yield from (one for one in found if whole or one.what != OPTIMIZER)
-    has = any(one.name.startswith("model") and one.name.endswith("safetensors") for one in found)
+    yield from (one for one in found if whole or one.what is not Holds.OPTIMIZER)
+    has = any(one.safetensors and one.name.startswith("model") for one in found)
     asked = plan.parallel.options.get(EXPORT) or (plan.save is not None and plan.save.export)
     if asked and not has:
         yield from _weights(plan, saved)
@@ -57,18 +57,15 @@ def _weights(plan: Plan, saved: Saved, again: Sequence[int] = ()) -> Iterator[Wr
     if limit is None:
         version = plan.stack.versions.get("transformers")
         limit = next(one.bytes for one in FILE_SIZES if at_least(version, one.since))
-    yield from _numbered("model{}.safetensors", "weights", packed([*saved.tensors, (tuple(again), 1)], limit))
-
-
-def _numbered(name: str, what: str, sizes: Sequence[int], first: int = 1) -> Iterator[Written]:
-    """One file, or numbered ones."""
-    for number, size in enumerate(sizes, first):
-        yield one_file(name.format("" if len(sizes) == 1 else f"-{number:05d}-of-{len(sizes):05d}"), what, size)
+    sizes = packed([*saved.tensors, (tuple(again), 1)], limit)
+    for number, size in enumerate(sizes, 1):
+        end = "" if len(sizes) == 1 else f"-{number:05d}-of-{len(sizes):05d}"
+        yield one_file(f"model{end}.safetensors", Holds.WEIGHTS, size)
 
 
 def _adapter(plan: Plan, saved: Saved) -> Iterator[Written]:
-    yield one_file("adapter_model.safetensors", "weights", saved.weights)
-    yield one_file("optimizer.pt", OPTIMIZER, saved.states)
+    yield one_file("adapter_model.safetensors", Holds.WEIGHTS, saved.weights)
+    yield one_file("optimizer.pt", Holds.OPTIMIZER, saved.states)
 
 
 def _trainer(plan: Plan, saved: Saved) -> Iterator[Written]:
@@ -85,31 +82,31 @@ def _trainer(plan: Plan, saved: Saved) -> Iterator[Written]:
             yield from sharded(plan, saved)
         return
     yield from _whole(plan, saved)
-    yield one_file("optimizer.pt", OPTIMIZER, saved.states)
+    yield one_file("optimizer.pt", Holds.OPTIMIZER, saved.states)
 
 
 def _whole(plan: Plan, saved: Saved, again: Sequence[int] = ()) -> Iterator[Written]:
     if plan.adapter is None:
         yield from _weights(plan, saved, again)
     else:
-        yield one_file("adapter_model.safetensors", "weights", saved.weights)
+        yield one_file("adapter_model.safetensors", Holds.WEIGHTS, saved.weights)
 
 
 def _torch(plan: Plan, saved: Saved) -> Iterator[Written]:
-    yield one_file("model.pt", "weights", saved.weights)
-    yield one_file("optimizer.pt", OPTIMIZER, saved.states)
+    yield one_file("model.pt", Holds.WEIGHTS, saved.weights)
+    yield one_file("optimizer.pt", Holds.OPTIMIZER, saved.states)
 
 
 def _full(plan: Plan, saved: Saved) -> Iterator[Written]:
     """Each name of the state dict is gathered to a tensor of its own, tied weights twice."""
-    yield one_file("pytorch_model_fsdp.bin", "weights", saved.weights + sum(saved.again))
-    yield one_file("optimizer.bin", OPTIMIZER, saved.states)
+    yield one_file("pytorch_model_fsdp.bin", Holds.WEIGHTS, saved.weights + sum(saved.again))
+    yield one_file("optimizer.bin", Holds.OPTIMIZER, saved.states)
 
 
 def _colossal(plan: Plan, saved: Saved) -> Iterator[Written]:
     """Rank 0 gathers weights and states into files up to a size; master weights are made anew from the weights."""
     kept = [(tuple(sum(one.states) for one in weights if one.states), count) for weights, count in saved.layers]
-    for name, what, tensors in (("model", "weights", saved.tensors), ("optim", OPTIMIZER, kept)):
+    for name, what, tensors in (("model", Holds.WEIGHTS, saved.tensors), ("optim", Holds.OPTIMIZER, kept)):
         sizes = packed(tensors, COLOSSAL_FILE.bytes)
         yield Written(f"pytorch_{name}-*.bin", what, RANK_0, max(sizes), len(sizes), total=sum(sizes))
 
@@ -117,11 +114,11 @@ def _colossal(plan: Plan, saved: Saved) -> Iterator[Written]:
 def _megatron(plan: Plan, saved: Saved) -> Iterator[Written]:
     ranks = degrees(plan)
     parts = ranks.tp * ranks.pp * ranks.ep
-    yield spread("mp_rank_*/model_optim_rng.pt", "weights", (saved.rank_weights, saved.weights), parts, FIRSTS)
+    yield spread("mp_rank_*/model_optim_rng.pt", Holds.WEIGHTS, (saved.rank_weights, saved.weights), parts, FIRSTS)
     name = (
         "mp_rank_*/distrib_optim.pt" if plan.parallel.strategy == "megatron-distopt" else "mp_rank_*/model_optim_rng.pt"
     )
-    yield spread(name, OPTIMIZER, (-(-saved.states // parts), saved.states), parts, FIRSTS)
+    yield spread(name, Holds.OPTIMIZER, (-(-saved.states // parts), saved.states), parts, FIRSTS)
 
 
 def _dist(plan: Plan, saved: Saved) -> Iterator[Written]:
@@ -130,6 +127,6 @@ def _dist(plan: Plan, saved: Saved) -> Iterator[Written]:
     states = saved.states if plan.save is None or plan.save.optimizer else 0
     whole = saved.weights + states
     yield Written(
-        "__*_*.distcp", "weights and optimizer" if states else "weights", EVERY, -(-whole // count), count,
+        "__*_*.distcp", Holds.BOTH if states else Holds.WEIGHTS, EVERY, -(-whole // count), count,
         DIST_FILES.threads, whole,
     )  # fmt: skip

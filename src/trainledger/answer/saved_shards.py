@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapreplace
 
-from trainledger.answer.saved import OPTIMIZER, Saved, Written, spread
+from trainledger.answer.saved import Holds, Saved, Written, spread
 from trainledger.facts.checkpoints import TWO_FOLDERS
 from trainledger.facts.sharding import FIRST
 from trainledger.ledger.strategy import fsdp_of
@@ -24,11 +24,11 @@ def sharded(plan: Plan, saved: Saved) -> Iterator[Written]:
     weights, kept = _local(plan, saved)
     whole = saved.weights + sum(saved.again)
     if plan.stack.framework in TWO_FOLDERS:
-        yield _distributed(plan, "pytorch_model_fsdp_0/__*_0.distcp", "weights", weights, whole)
+        yield _distributed(plan, "pytorch_model_fsdp_0/__*_0.distcp", Holds.WEIGHTS, weights, whole)
         if states:
-            yield _distributed(plan, "optimizer_0/__*_0.distcp", OPTIMIZER, kept, saved.states)
+            yield _distributed(plan, "optimizer_0/__*_0.distcp", Holds.OPTIMIZER, kept, saved.states)
         return
-    both = "weights and optimizer" if states else "weights"
+    both = Holds.BOTH if states else Holds.WEIGHTS
     yield _distributed(
         plan, "__*_0.distcp", both, [*weights, *(kept if states else ())], whole + (saved.states if states else 0)
     )
@@ -45,7 +45,7 @@ def own_shards(plan: Plan, saved: Saved) -> Iterator[Written]:
     """Each rank's shards in files of its own; replicas write theirs too. FSDP2's names of one weight share a tensor."""
     world, first = degrees(plan).world, fsdp_of(plan) == FIRST
     weights, kept = _local(plan, saved, first)
-    for name, what, sizes in (("model", "weights", weights), ("optim", OPTIMIZER, kept)):
+    for name, what, sizes in (("model", Holds.WEIGHTS, weights), ("optim", Holds.OPTIMIZER, kept)):
         each = _total(sizes)
         yield spread(f"{name}_world_size_{world}_rank_*.pt", what, (each, each * world), world)
 
@@ -79,7 +79,7 @@ def _rows(weight: Weight, ranks: int) -> int:
     return rows_of(rows, ranks) * (weight.elements // rows)
 
 
-def _distributed(plan: Plan, name: str, what: str, sizes: Tensors, whole: int) -> Written:
+def _distributed(plan: Plan, name: str, what: Holds, sizes: Tensors, whole: int) -> Written:
     """Files of all ranks that write something: those that hold the same shards deal them out among themselves."""
     ranks = degrees(plan)
     holders = ranks.shard * ranks.tp * ranks.pp

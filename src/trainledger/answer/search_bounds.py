@@ -31,6 +31,8 @@ from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import Change, holds
 from trainledger.ledger.mega_aware import stepped_of
 from trainledger.ledger.rank import updates_of
+from trainledger.ledger.step import Updates
+from trainledger.lines.param_states import Stepped
 from trainledger.lines.parts import Parts
 from trainledger.model.build import model_of
 from trainledger.model.program import Weight
@@ -259,9 +261,10 @@ def each_of(plan: Plan) -> Each:
     gradient = DTYPES[precision.gradients]
     if offload.optimizer is not None:
         return Each(weight, outside, float(gradient.bytes_of(1)), 0.0)
-    aware = stepped_of(plan, updates_of(plan))
+    updates = updates_of(plan)
+    aware = stepped_of(plan, updates)
     wide = FP32.bytes_of(1) if precision.master and gradient != FP32 and aware is None else 0
-    return Each(weight, outside, float(gradient.bytes_of(1)), _states(plan), float(wide))
+    return Each(weight, outside, float(gradient.bytes_of(1)), _states(plan, updates, aware), float(wide))
 
 
 def _whole(plan: Plan) -> bool:
@@ -269,12 +272,10 @@ def _whole(plan: Plan) -> bool:
     return plan.adapter is None and plan.trainable == "all"
 
 
-def _states(plan: Plan) -> float:
+def _states(plan: Plan, updates: Updates, aware: Stepped | None) -> float:
     """Bytes of an element's master weight and optimizer states; of states that are not as large as the weight none."""
-    updates = updates_of(plan)
     own = DTYPES[plan.precision.master] if plan.precision.master else None
     master = own.bytes_of(1) if own is not None and plan.precision.master != plan.precision.weights else 0
-    aware = stepped_of(plan, updates)
     if aware is not None and aware.splits:
         master = INT16.bytes_of(1)
     if updates.row.fallback or any(one.shape is not Form.FULL for one in updates.row.states):

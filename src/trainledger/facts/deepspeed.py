@@ -159,7 +159,8 @@ SWAP = Swap(
     ),
 )
 
-STAGES = {"zero1": 1, "zero2": 2, "zero3": 3}  # by the strategy's name in a plan
+ZERO3 = "zero3"
+STAGES = {"zero1": 1, "zero2": 2, ZERO3: 3}  # by the strategy's name in a plan
 
 
 @dataclass(frozen=True, slots=True)

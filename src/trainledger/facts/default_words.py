@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainledger.base.sources import Source
+from trainledger.facts.deepspeed import STAGES
 from trainledger.facts.default_row import Condition
 
 FORMAT = Source("trainledger's plan format", "trainledger schema")
@@ -57,7 +58,7 @@ FOREACH = (
     "asgd",
     "rprop",
 )
-ZERO = ("zero1", "zero2", "zero3")
+ZERO = tuple(STAGES)
 FSDP = ("fsdp1", "fsdp1-noshard", "fsdp2", "hsdp")
 SHARDING = (*ZERO, "fsdp1", "fsdp2", "hsdp", "megatron-distopt", "megatron-fsdp")
 MEGATRON_STRATEGIES = ("megatron-ddp", "megatron-distopt", "megatron-fsdp")

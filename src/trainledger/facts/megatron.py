@@ -69,7 +69,16 @@ class Qkv:
     source: Source
 
 
-QKV = Qkv(2, "0.15", LAYERS)
+QKV = Qkv(
+    2,
+    "0.15",
+    Source(
+        "Megatron-Core: the fused projection's parts",
+        "megatron/core/transformer/attention.py, SelfAttention.get_query_key_value_tensors and Attention.forward, "
+        "qkv_output",
+        "0.14.0 and 0.15.0",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ LOMO_PY = Source("lomo-optim", "lomo_optim/{lomo,adalomo}.py", "0.1.1")
 SOAP_PY = Source("pytorch-optimizer", "pytorch_optimizer/optimizer/soap.py", "4.1.0")
 BNB = Source("bitsandbytes", "bitsandbytes/optim/optimizer.py, init_state and get_state_buffer", "0.43.3 to 0.49.0")
 BNB_MIX = Source("bitsandbytes", "bitsandbytes/optim/ademamix.py", "0.44.1 to 0.49.0")
+OF_PLAIN_TENSORS = Source(
+    "bitsandbytes, operators that no sharding rule is registered for",
+    "bitsandbytes/functional.py, optimizer_update_8bit_blockwise, optimizer_update_32bit",
+    "0.43.3 to 0.50.2",
+)
 TORCHAO = Source("torchao", "torchao/optim/adam.py and subclass_{8bit,4bit,fp8}.py", "0.18.0")
 
 # The 8-bit map has one fp32 entry per code, 256; the 4-bit one 16. Codes of 4 bits are packed two to a byte.

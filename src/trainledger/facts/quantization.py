@@ -221,3 +221,23 @@ FLATTENED = Flattened(
     ("qweight", "qzeros"),
     Source("fms-acceleration AutoGPTQ and FSDP", "fms_acceleration_peft/autogptq_utils.py, FSDP's patch", "0.4.4"),
 )
+CODES_BESIDE = Source(
+    "bitsandbytes LLM.int8(), codes that a layer holds beside its parameter",
+    "bitsandbytes/nn/modules.py, Linear8bitLt.init_8bit_state; torch/distributed/fsdp/_flat_param.py",
+    "0.41.1 to 0.50.2",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A package under which FSDP2's parameters keep their class, so that a layer reads its codes out of what was
+    gathered."""
+
+    package: str
+    source: Source
+
+
+INT8_FSDP2 = Patch(
+    "axolotl",
+    Source("Axolotl, FSDP2 of parameters in 8 bits", "axolotl/monkeypatch/fsdp2_qlora.py, Int8Params", "0.18.0"),
+)

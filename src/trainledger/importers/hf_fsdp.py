@@ -19,7 +19,8 @@ OPTIONS = (
     "sync_module_states",
 )  # of FSDP1
 STATES = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT")  # numbered from 1 in old files
-SAVING = (STATE_DICT_TYPE, "cpu_ram_efficient_loading")  # of a run's beginning and of its checkpoints
+EFFICIENT = "cpu_ram_efficient_loading"
+SAVING = (STATE_DICT_TYPE, EFFICIENT)  # of a run's beginning and of its checkpoints
 OWN = "parallel.options"
 WRAPPING = ("auto_wrap_policy", "min_num_params")
 PREFETCH = ("backward_prefetch", "backward_prefetch_policy")
@@ -82,8 +83,8 @@ def fsdp_keys(inner: Arguments, where: str) -> None:
         flag = inner.flag(name)
         if flag is not None:
             piece.facts[f"fsdp.{name}"] = Given(flag, inner.where(name))
-    if (efficient := inner.flag("cpu_ram_efficient_loading")) is not None:
-        piece.give(f"{OWN}.cpu_ram_efficient_loading", efficient, inner.where("cpu_ram_efficient_loading"))
+    if (efficient := inner.flag(EFFICIENT)) is not None:
+        piece.give(f"{OWN}.{EFFICIENT}", efficient, inner.where(EFFICIENT))
     _state_dict(inner)
 
 

@@ -8,15 +8,10 @@ from typing import NamedTuple
 from trainledger.base.dims import Dims, elements
 from trainledger.base.sources import Basis, Source
 from trainledger.facts.allocator import CUDA
+from trainledger.facts.code_read import ACCUMULATE, AUTOGRAD
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.tape import Storage
 from trainledger.lines.line import Account, Line, Use
-
-AUTOGRAD = Source(
-    "PyTorch autograd: what each operation saves and returns", "tools/autograd/derivatives.yaml", "v2.4 to v2.13"
-)
-ACCUMULATE = Source("PyTorch AccumulateGrad", "torch/csrc/autograd/functions/accumulate_grad.h", "v2.4 to v2.13")
-MODELS = Source("Transformers model classes", "transformers/models/*/modeling_*.py", "5.24.0")
 
 
 class Made(NamedTuple):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from trainledger.facts.code_read import AUTOGRAD
 from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.ledger.blocks import Walked
-from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.losses import closing_program

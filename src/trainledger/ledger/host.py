@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.base.sources import Basis, Source
+from trainledger.base.sources import Basis
+from trainledger.facts.code_read import INPUTS_FETCHED
 from trainledger.facts.deepspeed import DEEPSPEED, PINNED, SWAP
 from trainledger.facts.dtypes import DType
 from trainledger.facts.optimizer_bytes import StateOptions, state_bytes
@@ -53,8 +54,7 @@ def waiting(job: Job) -> Lines:
         return ()
     size = run.setting.batch * run.setting.sequence * model.hidden.size
     line = host_line(Account.ACTIVATIONS, "inputs of layers", size, run.setting.weights)
-    source = Source("Arctic training", "arctic_training/monkey_patches.py, CheckpointFunctionWithCPUOffload", "2025-06")
-    return ((replace(line, source=source), sum(block.count for block in model.blocks)),)
+    return ((replace(line, source=INPUTS_FETCHED), sum(block.count for block in model.blocks)),)
 
 
 def passing(line: Line) -> Line:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.facts.code_read import ACCUMULATE, MODELS
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import NONE, Hooks, Micro, Pieces, arranged
-from trainledger.ledger.book import ACCUMULATE, MODELS, Made
+from trainledger.ledger.book import Made
 from trainledger.ledger.leaves import Leaves, keeps_own
 from trainledger.ledger.loading import loaded
 from trainledger.ledger.micro import walk

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.facts.code_read import MODELS
 from trainledger.facts.deepspeed import DEEPSPEED, DEVICE_OVERFLOW, SCALAR_OVERFLOW
 from trainledger.facts.dtypes import FP64, UINT8, DType
-from trainledger.ledger.book import MODELS, Made
+from trainledger.ledger.book import Made
 from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of
 from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import Slot, slots_of

@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.facts.code_read import ACCUMULATE, MODELS
 from trainledger.facts.kernel_sets import WHOLE_ADAPTERS
 from trainledger.ledger.arrange import Micro, Pieces, arranged
-from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.fsdp1 import Flat, Fsdp1, Stay
 from trainledger.ledger.fsdp1_lines import FlatLines
 from trainledger.ledger.fsdp1_modules import Fsdp1Modules

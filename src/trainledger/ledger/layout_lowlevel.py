@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.facts.code_read import MODELS
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import FP64, DType
 from trainledger.facts.optimizer_bytes import StateOptions, state_bytes
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.ledger.arrange import Micro, arranged
-from trainledger.ledger.book import MODELS, Made
+from trainledger.ledger.book import Made
 from trainledger.ledger.host import Lines, host_line
 from trainledger.ledger.layout import Copies, Layout, Schedule, Stored, buffers_of
 from trainledger.ledger.leaves import Leaves

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.facts.code_read import ACCUMULATE
 from trainledger.facts.deepspeed import DEEPSPEED
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import Hooks, Micro, arranged
-from trainledger.ledger.book import ACCUMULATE, Book
+from trainledger.ledger.book import Book
 from trainledger.ledger.layout import Copies
 from trainledger.ledger.layout_deepspeed import KINDS, OPTIMIZER, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.facts.code_read import MODELS
 from trainledger.facts.dtypes import FP16, FP32, DType
 from trainledger.facts.quantization import BNB, BNB_4, SHARED_CODE, Product
-from trainledger.ledger.book import MODELS, Book
+from trainledger.ledger.book import Book
 from trainledger.ledger.updates import Runs
 from trainledger.lines.line import Account
 from trainledger.model.program import Packing, Weight

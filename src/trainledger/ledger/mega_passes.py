@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Dims
+from trainledger.facts.code_read import AUTOGRAD
 from trainledger.facts.dtypes import DType
-from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.mega import Mega
 from trainledger.ledger.mega_embedding import cut
 from trainledger.ledger.mega_run import Chunk

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.base.problems import InputError, Problem
+from trainledger.facts.code_read import MODELS
 from trainledger.facts.dtypes import DTYPES, FP32, DType
 from trainledger.facts.megatron import OPTIMIZER
-from trainledger.ledger.book import MODELS, Book, Made
+from trainledger.ledger.book import Book, Made
 from trainledger.ledger.mega_buffers import DISTRIBUTED
 from trainledger.ledger.mega_fp8 import own_dtype
 from trainledger.ledger.step import Updates

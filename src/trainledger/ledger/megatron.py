@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Basis
+from trainledger.facts.code_read import ACCUMULATE
 from trainledger.facts.dtypes import UINT8
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.megatron import FSDP, SETTLED
-from trainledger.ledger.book import ACCUMULATE, Book
+from trainledger.ledger.book import Book
 from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega_aware import Aware, stepped_of

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Axis, Dim
+from trainledger.facts.code_read import AUTOGRAD
 from trainledger.facts.dtypes import INT64, DType
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.peft import scales_inside
 from trainledger.facts.torch_releases import SOFTMAX, SOFTMAX_INPUTS
 from trainledger.ledger import alibi
 from trainledger.ledger.blocks import LeafMaker, Walked, Walker
-from trainledger.ledger.book import AUTOGRAD, Book
+from trainledger.ledger.book import Book
 from trainledger.ledger.edges import causal_mask, padding_mask, position_ids, rotary_tables, window_mask
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.halves import Half, HalfWalker

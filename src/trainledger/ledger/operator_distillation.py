@@ -17,7 +17,7 @@ from trainledger.ledger import aten
 from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.nn import flat_linear
 from trainledger.ledger.operator_losses import kl_of_logs, total
-from trainledger.ledger.operator_tools import SCALAR, entry, parameter
+from trainledger.ledger.operator_tools import SCALAR, entry, parameter, payloads
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
@@ -50,18 +50,14 @@ def _inputs(run: OperatorRun) -> tuple[Tape, Inputs]:
     return t, Inputs(states, weight, seen, teacher, entry(t, "loss", (tokens,), INT64, False))
 
 
-def _bytes(t: Tape, *values: int) -> list[int]:
-    return [t.dtype[value].bytes_of(elements(t.dims[value])) for value in values]
-
-
 def _given(run: OperatorRun, t: Tape, ins: Inputs) -> list[int]:
     """What the process holds besides: the other hidden states and targets, biases that the loss is not handed, and what
     the sweep's compiled calls left behind."""
-    given = _bytes(t, ins.seen, ins.target, *(ins.states for _ in COPIES))
+    given = payloads(t, ins.seen, ins.target, *(ins.states for _ in COPIES))
     if run.shape["bias"]:
         given += [run.element.bytes_of(run.size("V"))] * len(HEADS) * HARNESSES[run.operator].modules
     for tokens in COMPILED_DISTILLATION.left:
-        given += _bytes(t, ins.weight, ins.weight, ins.teacher)  # the first twice: its gradient, made in forward
+        given += payloads(t, ins.weight, ins.weight, ins.teacher)  # the first twice: its gradient, made in forward
         for value in (ins.states, ins.states, ins.seen, ins.target):
             given.append(t.dtype[value].bytes_of(tokens * elements(t.dims[value][1:])))
         given.append(FP32.bytes_of(1))
@@ -117,7 +113,7 @@ def chunked(run: OperatorRun) -> Written:
     t.run(Prim("chunks", (ins.states, ins.weight, loss), (result,), kept, steps, ()))
     t.end([*kept, *made])
     # both modules' teachers, which have no gradients here
-    given = (*_bytes(t, *[ins.teacher] * HARNESSES[run.operator].modules), *_given(run, t, ins))
+    given = (*payloads(t, *[ins.teacher] * HARNESSES[run.operator].modules), *_given(run, t, ins))
     return Written(t, (ins.states,), (ins.weight,), (result,), given, products=True)
 
 

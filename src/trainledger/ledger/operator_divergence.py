@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32
 from trainledger.ledger import aten
 from trainledger.ledger.fused_head import Shape, chunk_of
 from trainledger.ledger.nn import flat_linear
 from trainledger.ledger.operator_losses import kl_of_logs, lerp, log_softmax, total
-from trainledger.ledger.operator_tools import ONE, entry, parameter
+from trainledger.ledger.operator_tools import ONE, entry, parameter, payloads
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
@@ -30,10 +30,6 @@ def _inputs(run: OperatorRun) -> tuple[Tape, Pair, Pair]:
     weights = (parameter(t, "student.weight", head, run.element), parameter(t, "teacher.weight", head, run.element))
     t.scope = "divergence"
     return t, (x, teacher), weights
-
-
-def _bytes(t: Tape, value: int) -> int:
-    return t.dtype[value].bytes_of(elements(t.dims[value]))
 
 
 def apart(run: OperatorRun) -> Written:
@@ -52,7 +48,7 @@ def apart(run: OperatorRun) -> Written:
         losses.append(aten.scale(t, aten.scale(t, summed)))
     loss = aten.to(t, aten.add(t, losses[0], losses[-1]), run.element)
     t.end([*logits, *logs, teacher, student, mixture])
-    return Written(t, states[:1], weights, (loss,), (_bytes(t, states[1]),), products=True)
+    return Written(t, states[:1], weights, (loss,), tuple(payloads(t, states[1])), products=True)
 
 
 def fused(run: OperatorRun) -> Written:
@@ -74,7 +70,7 @@ def fused(run: OperatorRun) -> Written:
     result = t.alias(loss)
     t.run(Prim("fused linear divergence", (weights[0], states[0], loss), (result,), tuple(kept), steps, ()))
     t.end([*kept, losses, *names.values()])
-    given = (_bytes(t, states[1]), _bytes(t, weights[1]))
+    given = tuple(payloads(t, states[1], weights[1]))
     return Written(t, states[:1], weights[:1], (result,), given, products=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.devices import DEVICES
 from trainledger.facts.dtypes import DType
 from trainledger.facts.kernels import CUBLAS
@@ -23,6 +23,11 @@ def entry(t: Tape, name: str, dims: Dims, dtype: DType, grad: bool = True) -> in
 def parameter(t: Tape, name: str, dims: Dims, dtype: DType) -> int:
     """A weight of the operator's module."""
     return t.outside(dims, dtype, True, Weight(name, dims, Role.NORM))
+
+
+def payloads(t: Tape, *values: int | None) -> list[int]:
+    """Bytes of these tensors, not rounded; of one that there is none of, none."""
+    return [t.dtype[value].bytes_of(elements(t.dims[value])) for value in values if value is not None]
 
 
 def born(*storages: int) -> tuple[Step, ...]:

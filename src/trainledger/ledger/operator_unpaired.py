@@ -17,7 +17,7 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
 from trainledger.ledger.nn import linear
 from trainledger.ledger.operator_preferences import label_means, pair_loss
-from trainledger.ledger.operator_tools import SCALAR, entry, parameter, several
+from trainledger.ledger.operator_tools import SCALAR, entry, parameter, payloads, several
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
@@ -63,10 +63,6 @@ def _frozen(t: Tape, name: str, dims: Dims, dtype: DType) -> int:
     return entry(t, name, dims, dtype, False)
 
 
-def _bytes(t: Tape, *values: int | None) -> list[int]:
-    return [t.dtype[value].bytes_of(elements(t.dims[value])) for value in values if value is not None]
-
-
 def _batch(run: OperatorRun, t: Tape, ins: Inputs, sequences: int) -> list[int]:
     """What is drawn for so many sequences: both heads' states, targets, labels, and the divergence that is given."""
     values = (ins.policy.states, ins.reference.states, ins.target)
@@ -78,12 +74,12 @@ def _written(run: OperatorRun, t: Tape, ins: Inputs, loss: int) -> Written:
     """With the reference's heads of both modules, and what the sweep's compiled calls left behind in the process."""
     policy, reference, row = ins.policy, ins.reference, COMPILED_UNPAIRED
     sequences = t.dims[ins.target][0].size
-    given = _batch(run, t, ins, sequences) + _bytes(t, *reference[1:]) * HARNESSES[run.operator].modules
+    given = _batch(run, t, ins, sequences) + payloads(t, *reference[1:]) * HARNESSES[run.operator].modules
     # measuring speed, the reference's head had no bias
-    given += _batch(run, t, ins, row.speed) + _bytes(t, policy.weight, policy.bias, reference.weight)
+    given += _batch(run, t, ins, row.speed) + payloads(t, policy.weight, policy.bias, reference.weight)
     first = run.implementation == "liger" and sequences <= row.memory
     if policy.bias is not None and not first:
-        given += _batch(run, t, ins, row.memory) + _bytes(t, *policy[1:], *policy[1:], *reference[1:])
+        given += _batch(run, t, ins, row.memory) + payloads(t, *policy[1:], *policy[1:], *reference[1:])
     trained = tuple(value for value in policy[1:] if value is not None)
     return Written(t, (), trained, (loss,), tuple(given), products=True)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.base.sources import Source
+from trainledger.facts.code_read import AUTOGRAD, STAGES
 from trainledger.facts.dtypes import FP32
 from trainledger.facts.megatron import SETTLED
 from trainledger.facts.pipelining import Keeps, keeps
@@ -24,7 +24,6 @@ from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.torchtitan import NAME, Change, holds
 from trainledger.ledger.arrange import Micro, Pieces, arranged
 from trainledger.ledger.blocks import Walked
-from trainledger.ledger.book import AUTOGRAD
 from trainledger.ledger.fsdp2 import Kept
 from trainledger.ledger.fsdp2_how import How
 from trainledger.ledger.halves import Half
@@ -50,7 +49,6 @@ from trainledger.plan.stages import Chunk, split_of, stages
 if TYPE_CHECKING:
     from trainledger.ledger.step import Updates
 
-STAGES = Source("PyTorch", "torch/distributed/pipelining/stage.py", "v2.5 to v2.13")
 EMPTY = Walked((), (), (), frozenset(), frozenset(), False, False, (0, 0))
 
 

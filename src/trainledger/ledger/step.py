@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from trainledger.base.dims import Axis, Dim, elements
-from trainledger.base.sources import Basis, Source
+from trainledger.base.sources import Basis
+from trainledger.facts.code_read import ACCUMULATE, MIXED_PRECISION, MODELS
 from trainledger.facts.data_parallel import SCALER
 from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
@@ -15,7 +16,6 @@ from trainledger.facts.optimizer_bytes import MATRIX, StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
 from trainledger.ledger.arrange import Micro
 from trainledger.ledger.beside import Beside, joined
-from trainledger.ledger.book import ACCUMULATE, MODELS
 from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.host_stepped import HostStepped
 from trainledger.ledger.layout import Layout, weights_of
@@ -33,7 +33,6 @@ from trainledger.model.quantised import sent_of
 
 STEPS = ("step 1", "step 2")
 INIT, CLIP, OPTIMIZER = "init", "clip", "optimizer"
-RECIPE = Source("Mixed Precision Training", "arXiv:1710.03740, section 3.1", "2017-10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ class _Steps:
             if dtype is not None:
                 name = "main gradient of " if account is Account.GRADIENTS else ""
                 lines += [
-                    (job.book.tensor(account, name + one.name, one.weight.dims, dtype, RECIPE), one.count)
+                    (job.book.tensor(account, name + one.name, one.weight.dims, dtype, MIXED_PRECISION), one.count)
                     for one in self.parameters
                 ]
         if extras.scaler:

@@ -7,15 +7,13 @@ _fully_shard/_fully_shard.py, FSDPModule._apply (v2.4 to v2.13).
 
 from __future__ import annotations
 
-from trainledger.base.sources import Source
+from trainledger.facts.code_read import PLACED
 from trainledger.ledger.layout import Layout, buffers_of, weights_of
 from trainledger.ledger.layout_fsdp2 import Sharded
 from trainledger.ledger.updates import Runs, births
 from trainledger.lines.line import Account
 from trainledger.model.prompts import shared_weights
 from trainledger.model.quantised import tensors_of
-
-PLACED = Source("Transformers from_pretrained, device_map", "transformers/modeling_utils.py", "5.24.0")
 
 
 def built(layout: Layout) -> Runs:

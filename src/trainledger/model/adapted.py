@@ -277,7 +277,7 @@ def _weights(weights: tuple[Weight, ...], before: Iterable[Op], after: Iterable[
 
 def _pairs(old: Op, new: Op) -> Iterable[tuple[Weight, Weight]]:
     """Weights that an operation read, each with what it reads in its place."""
-    return zip(weights_of((old,)), weights_of((new,)), strict=False)
+    return zip(weights_of((old,)), weights_of((new,)), strict=True)
 
 
 def _behind(order: list[Weight], op: Op) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from trainledger.facts.deepspeed import STAGES
 from trainledger.plan.schema import Plan
 
-ZERO = ("zero1", "zero2", "zero3")
+ZERO = tuple(STAGES)
 
 
 def deepspeed_of(plan: Plan) -> bool:
