@@ -13,6 +13,7 @@ from trainledger.answer.tables import by_account, entries, moment_of
 from trainledger.answer.verdict import Verdict
 from trainledger.base.problems import InputError, Problem
 from trainledger.facts.devices import find_device
+from trainledger.plan.problems import touches
 from trainledger.plan.schema import as_mapping
 
 Report = Callable[[int, int], None]  # estimates done, estimates expected
@@ -163,13 +164,9 @@ def _keys(sides: Sequence[Side]) -> tuple[Key, ...]:
     paths = dict.fromkeys(path for plan in plans[1:] for path in differing(plans[0], plan))
     given = {path for side in sides for path, _ in leaves(side.data)}
     return tuple(
-        Key(path, tuple(value_of(plan, path) for plan in plans), any(_within(path, one) for one in given))
+        Key(path, tuple(value_of(plan, path) for plan in plans), any(touches(path, one) for one in given))
         for path in paths
     )
-
-
-def _within(path: str, given: str) -> bool:
-    return path == given or path.startswith(f"{given}.") or given.startswith(f"{path}.")
 
 
 def _walk(first: Side, last: Side, report: Report | None) -> tuple[Step, ...]:
@@ -215,7 +212,7 @@ def _step(keys: tuple[tuple[str, object, object], ...], before: Estimate, after:
     followed = tuple(
         (path, value_of(plans[0], path), value_of(plans[-1], path))
         for path in differing(*plans)
-        if not any(_within(path, one) for one in own)
+        if not any(touches(path, one) for one in own)
     )
     rows = _rows([_accounts(before), _accounts(after)])
     moved = sorted(((row.name, row.deltas[-1]) for row in rows if row.deltas[-1]), key=lambda one: -abs(one[1]))

@@ -5,9 +5,10 @@ A rank's bytes are those of the files, or of stored tensors, that it reads whole
 
 from __future__ import annotations
 
-from trainledger.answer.resume_read import WEIGHTS_ALONE, Resume, Written, refused
+from trainledger.answer.resume_read import WEIGHTS_ALONE, Resume, Written
 from trainledger.answer.resume_ways import converted, dist, full, own_files, parted, sharded, torch, whole
 from trainledger.answer.saved import format_of, inner_format
+from trainledger.base.problems import wrong
 from trainledger.facts.checkpoints import FORMATS
 from trainledger.model.counts import kinds
 from trainledger.model.program import Model
@@ -25,12 +26,12 @@ def at_world(plan: Plan, world: int) -> Plan:
     if world < 1 or world % inner:
         near = max(world // inner, 1) * inner
         allowed = f"a multiple of tp x cp x pp, {inner}, is needed"
-        raise refused("--resume-world", f"found {world}", allowed, f"Did you mean {near}?")
+        raise wrong("--resume-world", f"found {world}", allowed, f"Did you mean {near}?")
     dp = world // inner
     shard = given.shard if given.shard < given.dp else dp * (given.shard // given.dp)
     if given.shard < given.dp and dp % shard:
         allowed = f"a multiple of {inner * shard}, parts of {shard} ranks each, is needed"
-        raise refused("--resume-world", f"found {world}", allowed)
+        raise wrong("--resume-world", f"found {world}", allowed)
     parallel = plan.parallel.model_copy(update={"world": world, "dp": dp, "shard": shard})
     return plan.model_copy(update={"parallel": parallel})
 
@@ -41,7 +42,7 @@ def resume(written: Written, other: Plan, model: Model, universal: bool = False)
     kind = written.kind
     _alike(written, other, model, kind)
     if universal and kind != "deepspeed":
-        raise refused(
+        raise wrong(
             "--universal", "given", f"DeepSpeed's checkpoints are converted, and this is {kind}", "Leave it out."
         )
     made = {
@@ -61,18 +62,18 @@ def _alike(written: Written, other: Plan, model: Model, kind: str) -> None:
                      for one in (written.model, model))  # fmt: skip
     if before != after:
         named = str(other.keys().get("name") or other.keys().get("model_type"))
-        raise refused("model", f"found {named}, with other weights", "the model that was saved is needed")
+        raise wrong("model", f"found {named}, with other weights", "the model that was saved is needed")
     reads = inner_format(other, format_of(other))
     if kind not in (reads, WEIGHTS_ALONE):
         found = f"{other.stack.framework} reads {reads}"
-        raise refused("save.format", found, f"the checkpoint is {kind}: {FORMATS[kind].other}")
+        raise wrong("save.format", found, f"the checkpoint is {kind}: {FORMATS[kind].other}")
     for name in UNCUT:
         mine, theirs = ((getattr(one.parallel, name) or 1) for one in (written.plan, other))
         if mine != theirs and kind in ("fsdp-sharded", "megatron-dist", "deepspeed"):
             found = f"found {theirs}, the checkpoint has {mine}"
-            raise refused(f"parallel.{name}", found, "only the same can be counted so far")
+            raise wrong(f"parallel.{name}", found, "only the same can be counted so far")
     spread = other.parallel.etp or other.parallel.tp
     if kind == "megatron-dist" and other.parallel.ep > 1 and spread > 1:
-        raise refused("parallel.etp", f"found {spread} with ep {other.parallel.ep}", "1 can be counted so far")
+        raise wrong("parallel.etp", f"found {spread} with ep {other.parallel.ep}", "1 can be counted so far")
     if other.parallel.ep > 1 and kind == "fsdp-sharded":
-        raise refused("parallel.ep", f"found {other.parallel.ep}", "1 can be counted of this format so far")
+        raise wrong("parallel.ep", f"found {other.parallel.ep}", "1 can be counted of this format so far")

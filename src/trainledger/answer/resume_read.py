@@ -10,7 +10,6 @@ from trainledger.answer.resume_deepspeed import Converted
 from trainledger.answer.resume_sliced import Reading
 from trainledger.answer.saved import Holds, Saved
 from trainledger.answer.saved import Written as Files
-from trainledger.base.problems import InputError, Problem
 from trainledger.base.sources import Source
 from trainledger.facts.phases import POLICY
 from trainledger.model.program import Model
@@ -91,11 +90,6 @@ class Resume:
             "conversion": made and {"host_bytes": made.host, "written_bytes": made.written, "disk_bytes": made.disk},
             "source": str(self.source),
         }
-
-
-def refused(path: str, found: str, allowed: str, fix: str = "") -> InputError:
-    """The problem of a plan that cannot read a checkpoint."""
-    return InputError([Problem(path, found, allowed, fix)])
 
 
 def answered(way: str, other: Plan, written: Written, reading: Reading, source: Source) -> Resume:

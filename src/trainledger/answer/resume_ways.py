@@ -7,10 +7,11 @@ from dataclasses import replace
 from trainledger.answer.checkpoint import largest
 from trainledger.answer.host import copies_of, way_of
 from trainledger.answer.resume_deepspeed import conversion, read_whole
-from trainledger.answer.resume_read import WEIGHTS_ALONE, Resume, Written, answered, refused
+from trainledger.answer.resume_read import WEIGHTS_ALONE, Resume, Written, answered
 from trainledger.answer.resume_sliced import Part, Reading, sliced
 from trainledger.answer.saved import Holds
 from trainledger.answer.saved_sizes import Sizes, dtype_of, sized
+from trainledger.base.problems import wrong
 from trainledger.facts.checkpoints import DIST_FILES, FORMATS, PARTED, SCATTERED, SLICED, UNIVERSAL
 from trainledger.facts.deepspeed import ZERO3
 from trainledger.facts.host_memory import Load
@@ -96,7 +97,7 @@ def dist(written: Written, other: Plan, model: Model) -> Resume:
     if flat and (before.tp, before.pp) != (after.tp, after.pp):
         found = f"found tp {after.tp}, pp {after.pp}; the checkpoint has tp {before.tp}, pp {before.pp}"
         fix = "Write it with save.resharded: true (--dist-ckpt-optim-fully-reshardable)."
-        raise refused("parallel", found, "optimizer states in flat buckets are read at the same", fix)
+        raise wrong("parallel", found, "optimizer states in flat buckets are read at the same", fix)
     replicas = after.world // (after.tp * after.pp)
     old, new = Part(written.plan, written.model, 1), Part(other, model, 1)
     reading = sliced(old, new, _weights, replicas)
@@ -143,7 +144,7 @@ def torch(written: Written, other: Plan, model: Model) -> Resume:
     mine, theirs = (before.tp, before.pp, before.ep), (after.tp, after.pp, after.ep)
     if mine != theirs:
         found = f"found tp, pp, ep {theirs}; the checkpoint has {mine}"
-        raise refused("parallel", found, "the same are needed", f"Else {FORMATS['megatron-torch'].other}.")
+        raise wrong("parallel", found, "the same are needed", f"Else {FORMATS['megatron-torch'].other}.")
     weights = max(one.bytes for one in written.files if one.what is not Holds.OPTIMIZER)
     states = sum(one.bytes for one in written.files if one.what is Holds.OPTIMIZER)
     parts, apart = before.tp * before.pp * before.ep, written.plan.parallel.strategy == DISTRIBUTED
@@ -159,11 +160,11 @@ def parted(written: Written, other: Plan, model: Model) -> Resume:
     stages = (written.plan.parallel.strategy, other.parallel.strategy)
     fix = "Convert it first: add --universal."
     if stages[0] != stages[1]:
-        raise refused("parallel.strategy", f"found {stages[1]}", f"the checkpoint is of {stages[0]}", fix)
+        raise wrong("parallel.strategy", f"found {stages[1]}", f"the checkpoint is of {stages[0]}", fix)
     spread = stages[0] in ZERO
     if spread and before.shard != after.shard:
         allowed = f"the {before.shard} ranks that wrote parts are needed: DeepSpeed does not cut them anew"
-        raise refused("parallel.dp", f"found {after.shard}", allowed, fix)
+        raise wrong("parallel.dp", f"found {after.shard}", allowed, fix)
     sizes = [one.bytes for one in written.files]
     reading = Reading(sum(sizes), len(sizes), sum(sizes) * after.world, max(sizes, default=0))
     way = "each rank reads the weights and its own part" if spread else "every rank reads all of it"
@@ -177,7 +178,7 @@ def own_files(written: Written, other: Plan, model: Model) -> Resume:
     if not same or fsdp_of(written.plan) != fsdp_of(other):
         found, fix = f"found {after.world} ranks, shard {after.shard}", f"Else {FORMATS['torch-sharded'].other}."
         allowed = f"the {before.world} ranks that wrote it, shard {before.shard}, are needed"
-        raise refused("parallel", found, allowed, fix)
+        raise wrong("parallel", found, allowed, fix)
     sizes = [one.bytes for one in written.files]
     reading = Reading(sum(sizes), len(sizes), sum(sizes) * after.world, max(sizes, default=0))
     return answered("each rank reads the files that it wrote", other, written, reading, written.source)
@@ -186,9 +187,9 @@ def own_files(written: Written, other: Plan, model: Model) -> Resume:
 def converted(written: Written, other: Plan, model: Model) -> Resume:
     """Each rank reads the model's states, and the files of parameters that it has a piece of."""
     if not written.whole or written.plan.parallel.strategy not in ZERO:
-        raise refused("--universal", "given", "states of ZeRO's stages 1 to 3 are what it converts")
+        raise wrong("--universal", "given", "states of ZeRO's stages 1 to 3 are what it converts")
     if written.plan.parallel.tp * other.parallel.tp > 1:
-        raise refused("parallel.tp", "found tensor parallelism", "1 can be counted of a conversion so far")
+        raise wrong("parallel.tp", "found tensor parallelism", "1 can be counted of a conversion so far")
     weights = written.weights
     part = max(one.bytes for one in written.files if one.what is Holds.OPTIMIZER)
     ranks, most = read_whole(written.plan, model, other)

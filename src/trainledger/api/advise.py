@@ -9,8 +9,8 @@ from typing import Any
 from trainledger.answer.advise import Advice
 from trainledger.answer.advise import advise as advice_of
 from trainledger.answer.advise_work import Option
-from trainledger.api.estimate import Given
-from trainledger.api.shown import Shown, draft_from
+from trainledger.api.given import Given, draft_from
+from trainledger.api.shown import Shown
 from trainledger.facts.move_prices import COMBINED
 from trainledger.importers.changed_lines import FileLine, changed_lines
 from trainledger.importers.draft import Draft

@@ -8,8 +8,8 @@ from typing import Any
 
 from trainledger.answer.compare import Comparison, on_devices
 from trainledger.answer.compare import compare as compared
-from trainledger.api.estimate import Given
-from trainledger.api.shown import Shown, draft_from, name_of
+from trainledger.api.given import Given, draft_from, name_of
+from trainledger.api.shown import Shown
 from trainledger.show.compare import document, sections
 from trainledger.show.estimate import View
 from trainledger.show.table import Section

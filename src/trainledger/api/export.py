@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainledger.api.estimate import Given, changed, draft_from
+from trainledger.api.given import Given, draft_from
 from trainledger.importers.export import Exported
 from trainledger.importers.export import export as exported
 
@@ -17,4 +17,4 @@ def export(plan: Given, to: str, **sets: Any) -> Exported:
     say, and what they come to) and `to_dict()`. Raises InputError with every problem, and with every key of the plan
     without which the files would be another run.
     """
-    return exported(draft_from(plan, changed(sets)), to)
+    return exported(draft_from(plan, sets), to)

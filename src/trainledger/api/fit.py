@@ -9,8 +9,8 @@ from typing import Any
 from trainledger.answer.anchor import unexplained
 from trainledger.answer.fit import USUAL, Fit, Wanted, knob_of
 from trainledger.answer.fit import fit as limits_of
-from trainledger.api.estimate import Given
-from trainledger.api.shown import Shown, draft_from
+from trainledger.api.given import Given, draft_from
+from trainledger.api.shown import Shown
 from trainledger.facts.fit_knobs import CONFIDENCE
 from trainledger.importers.measured import measured_runs
 from trainledger.show.estimate import View

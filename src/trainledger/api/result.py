@@ -8,16 +8,16 @@ from typing import Any
 from trainledger.answer.estimate import Estimate
 from trainledger.answer.formula import explain
 from trainledger.answer.review import review
+from trainledger.api.shown import Shown
 from trainledger.importers.draft import Draft
 from trainledger.show import explain as explained
 from trainledger.show.document import document
 from trainledger.show.estimate import View, sections
-from trainledger.show.html import html
-from trainledger.show.table import BLOCK, PLAIN, Screen, Section, plain
+from trainledger.show.table import Screen, Section
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Result:
+class Result(Shown):
     """An estimate with its draft. `answer` is the whole of it; the methods are what the command line prints."""
 
     answer: Estimate
@@ -35,16 +35,9 @@ class Result:
         """What `trainledger review --json` prints: model states on one page."""
         return review(self.answer).to_dict()
 
-    def __str__(self) -> str:
-        parts = [plain(section) for section in self._sections(PLAIN) if section.text or section.rows]
-        return "\n\n".join(parts)
-
     def __repr__(self) -> str:
         peak, outcome = self.answer.peak, self.answer.verdict.outcome
         return f"<Result: {peak.allocated.expected:,} B allocated at {peak.moment!r}, verdict {outcome}>"
-
-    def _repr_html_(self) -> str:
-        return html(self._sections(BLOCK))
 
     def _sections(self, block: str) -> tuple[Section, ...]:
         width = 100

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from trainledger.api.estimate import Given, changed
-from trainledger.api.estimate import draft_from as _read
-from trainledger.importers.draft import Draft
 from trainledger.show.html import html
 from trainledger.show.table import BLOCK, PLAIN, Section, plain
 
@@ -33,15 +29,3 @@ class Shown(ABC):
 
     def _repr_html_(self) -> str:
         return html(self._sections(BLOCK))
-
-
-def draft_from(plan: Given, sets: Mapping[str, Any]) -> Draft:
-    """The draft of a plan's keys, of a file, or of a run's files together. Raises InputError with every problem."""
-    return _read(plan, changed(sets))
-
-
-def name_of(plan: Given, number: int) -> str:
-    """What a plan is called: its files, or its place among those compared."""
-    if isinstance(plan, str | os.PathLike):
-        return os.fspath(plan)
-    return f"plan {number}" if isinstance(plan, Mapping) else " + ".join(os.fspath(one) for one in plan)

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainledger.answer.traced import Traced, script_job, traced
+from trainledger.api.shown import Shown
 from trainledger.base.problems import TraceError
 from trainledger.evidence.trace.record import Record
 from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
 from trainledger.show.estimate import View
-from trainledger.show.html import html
-from trainledger.show.table import BLOCK, PLAIN, Screen, Section, plain
+from trainledger.show.table import Screen, Section
 from trainledger.show.traced import document, sections
 
 TITLE = "trace"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TraceResult:
+class TraceResult(Shown):
     """A trace. `answer` is the whole of it; the methods are what the command line prints."""
 
     answer: Traced
@@ -30,16 +30,9 @@ class TraceResult:
         """What `trainledger trace --script ... --json` prints. Raises InputError for an unknown moment."""
         return document(self.answer, moment)
 
-    def __str__(self) -> str:
-        parts = [plain(section) for section in self._sections(PLAIN) if section.text or section.rows]
-        return "\n\n".join(parts)
-
     def __repr__(self) -> str:
         peak = self.answer.peak
         return f"<TraceResult: {peak.allocated.expected:,} B allocated at {peak.moment!r}>"
-
-    def _repr_html_(self) -> str:
-        return html(self._sections(BLOCK))
 
     def _sections(self, block: str) -> tuple[Section, ...]:
         width = 100

@@ -59,3 +59,8 @@ def elements(dims: Dims) -> int:
 def shape_text(dims: Dims) -> str:
     """`batch 1 x sequence 4096 x hidden 4096`, for people."""
     return " x ".join(f"{axis.dim.value} {axis.size:,}" for axis in dims)
+
+
+def stretched(dims: Dims, by: int) -> Dims:
+    """The dims with a sequence `by` times as long."""
+    return tuple(Axis(one.dim, one.size * by) if one.dim is Dim.SEQUENCE else one for one in dims)

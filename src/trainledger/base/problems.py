@@ -33,6 +33,11 @@ class InputError(ValueError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def wrong(path: str, found: str, allowed: str, fix: str = "") -> InputError:
+    """An input with this one problem."""
+    return InputError([Problem(path, found, allowed, fix)])
+
+
 # how alike two words are: may be meant; is likely meant by what was typed by hand; differ by a letter or two
 NEAR, TYPED, MISSPELT = 0.6, 0.86, 0.93
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from trainledger.base.problems import wrong
 from trainledger.cli.estimate import UNITS_HELP, check_units
 from trainledger.cli.sources import Env, Files, OwnDevice, Sets, Versions, on_device, placed, read_files
 
@@ -79,16 +80,16 @@ def _resumed(answer: Estimate, budgets: Budgets, where: Elsewhere) -> Resume | N
     """What resuming there takes; None where nothing was asked. Raises InputError where it cannot be."""
     from trainledger.answer.check import check
     from trainledger.answer.resume import at_world, resume
-    from trainledger.answer.resume_read import Written, refused
+    from trainledger.answer.resume_read import Written
     from trainledger.answer.saved import saved_of
     from trainledger.model.build import model_of
 
     plan = answer.plan
     if where.file and where.world is not None:
-        raise refused("--resume-world", f"found {where.world}", "given with --resume", "Give one of them.")
+        raise wrong("--resume-world", f"found {where.world}", "given with --resume", "Give one of them.")
     if not where.file and where.world is None:
         if where.universal:
-            raise refused("--universal", "given alone", "it says how a resume reads it", "Add --resume-world N.")
+            raise wrong("--universal", "given alone", "it says how a resume reads it", "Add --resume-world N.")
         return None
     other = read_files([where.file], None, None, None).plan if where.world is None else at_world(plan, where.world)
     check(other)

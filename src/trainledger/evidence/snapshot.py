@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainledger.allocator.conf import Conf, parse_conf, read_conf
-from trainledger.base.problems import InputError, Problem
+from trainledger.base.problems import InputError, wrong
 from trainledger.facts.limits import SNAPSHOT_EVENTS, SNAPSHOT_FILE
 
 EMPTY_POOL = (0, 0)
@@ -75,39 +75,35 @@ def open_snapshot(path: str | Path, device: int = 0) -> Snapshot:
         with Path(path).open("rb") as file:
             data = file.read(SNAPSHOT_FILE.value + 1)
     except OSError as error:
-        raise _problem(str(path), f"cannot be read ({error.strerror})", "a memory snapshot") from None
+        raise wrong(str(path), f"cannot be read ({error.strerror})", "a memory snapshot") from None
     return read_snapshot(data, device, str(path))
 
 
 def read_snapshot(data: bytes, device: int = 0, where: str = "snapshot") -> Snapshot:
     """The snapshot in the bytes of a pickle. Raises InputError: too large, not plain, not a snapshot."""
     if len(data) > SNAPSHOT_FILE.value:
-        raise _problem(where, "is larger than that", f"at most {SNAPSHOT_FILE.value} bytes")
+        raise wrong(where, "is larger than that", f"at most {SNAPSHOT_FILE.value} bytes")
     try:
         raw = _Plain(io.BytesIO(data)).load()
     except Exception as error:  # whatever bytes a file holds: the unpickler raises nearly every kind of error
-        raise _problem(where, f"is no pickle of plain values ({error})", "a memory snapshot") from None
+        raise wrong(where, f"is no pickle of plain values ({error})", "a memory snapshot") from None
     try:
         return _snapshot(raw, device)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
         text = f"lacks what a snapshot of device {device} has ({type(error).__name__}: {error})"
-        raise _problem(where, text, "a file of torch.cuda.memory._dump_snapshot, with its history") from None
-
-
-def _problem(where: str, found: str, allowed: str, fix: str = "") -> InputError:
-    return InputError([Problem(where, found, allowed, fix)])
+        raise wrong(where, text, "a file of torch.cuda.memory._dump_snapshot, with its history") from None
 
 
 def _snapshot(raw: Any, device: int) -> Snapshot:
     trace = raw["device_traces"][device]
     if len(trace) > SNAPSHOT_EVENTS.value:
-        raise _problem("device_traces", f"{len(trace)} entries", f"at most {SNAPSHOT_EVENTS.value}")
+        raise wrong("device_traces", f"{len(trace)} entries", f"at most {SNAPSHOT_EVENTS.value}")
     mine = [one for one in raw["segments"] if one["device"] == device]
     pools = {tuple(one.get("segment_pool_id", EMPTY_POOL)) for one in mine} - {EMPTY_POOL}
     if pools:
-        raise _problem("segments", f"{len(pools)} private pools, as CUDA graphs make", "the default pool alone")
+        raise wrong("segments", f"{len(pools)} private pools, as CUDA graphs make", "the default pool alone")
     segments = tuple(_segment(one) for one in mine)
     return Snapshot(_conf(raw, segments), segments, tuple(_entry(one) for one in trace))
 

@@ -22,3 +22,8 @@ def config_class(name: str, folder: str = "") -> Source:
     """The source of a config class's defaults: Transformers' file for that type."""
     path = folder or name
     return Source("Transformers config class defaults", f"models/{path}/configuration_{path}.py", "5.24.0")
+
+
+def row(name: str, module: str, folder: str = "", **defaults: Any) -> ModelType:
+    """The row of a model type with these defaults of its config class."""
+    return ModelType(name, module, tuple(defaults.items()), config_class(name, folder))

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainledger.facts.model_type_row import ModelType, config_class
-
-
-def _row(name: str, module: str, folder: str = "", **defaults: Any) -> ModelType:
-    return ModelType(name, module, tuple(defaults.items()), config_class(name, folder))
+from trainledger.facts.model_type_row import ModelType, row
 
 
 def _sizes(vocab: int, hidden: int, ffn: int, layers: int, heads: int) -> dict[str, Any]:
@@ -41,51 +37,51 @@ _GLM = {
 }  # fmt: skip
 
 ROWS: tuple[ModelType, ...] = (
-    _row("internlm3", "llama", **_sizes(128512, 4096, 10240, 48, 32), **_SILU, num_key_value_heads=2, head_dim=128,
-         mlp_bias=False),
-    _row("arcee", "llama", **_sizes(32000, 2560, 18432, 32, 32), hidden_act="relu2", attention_bias=False,
-         mlp_bias=False),
-    _row("mistral", "mistral", **_sizes(32000, 4096, 14336, 32, 32), num_key_value_heads=8, hidden_act="silu",
-         sliding_window=4096),
-    _row("ministral", "mistral", **_sizes(32000, 4096, 14336, 32, 32), num_key_value_heads=8, hidden_act="silu",
-         sliding_window=4096),
-    _row("ministral3", "mistral", **_sizes(131072, 4096, 14336, 34, 32), num_key_value_heads=8, head_dim=128,
-         hidden_act="silu"),
-    _row("seed_oss", "seed_oss", **{**_sizes(155136, 4096, 27648, 64, 80), "attention_dropout": 0.1},
-         num_key_value_heads=8, head_dim=128, hidden_act="silu", attention_bias=True, attention_out_bias=False,
-         residual_dropout=0.1, mlp_bias=False),
-    _row("hunyuan_v1_dense", "hunyuan", **_sizes(290943, 4096, 11008, 32, 32), **_SILU),
-    _row("ernie4_5", "ernie", **{**_sizes(103424, 1024, 3072, 18, 16), "tie_word_embeddings": True},
-         num_key_value_heads=2, head_dim=128, hidden_act="silu", use_bias=False),
-    _row("qwen2", "qwen", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, hidden_act="silu"),
-    _row("qwen3", "qwen", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, **_SILU, head_dim=128),
+    row("internlm3", "llama", **_sizes(128512, 4096, 10240, 48, 32), **_SILU, num_key_value_heads=2, head_dim=128,
+        mlp_bias=False),
+    row("arcee", "llama", **_sizes(32000, 2560, 18432, 32, 32), hidden_act="relu2", attention_bias=False,
+        mlp_bias=False),
+    row("mistral", "mistral", **_sizes(32000, 4096, 14336, 32, 32), num_key_value_heads=8, hidden_act="silu",
+        sliding_window=4096),
+    row("ministral", "mistral", **_sizes(32000, 4096, 14336, 32, 32), num_key_value_heads=8, hidden_act="silu",
+        sliding_window=4096),
+    row("ministral3", "mistral", **_sizes(131072, 4096, 14336, 34, 32), num_key_value_heads=8, head_dim=128,
+        hidden_act="silu"),
+    row("seed_oss", "seed_oss", **{**_sizes(155136, 4096, 27648, 64, 80), "attention_dropout": 0.1},
+        num_key_value_heads=8, head_dim=128, hidden_act="silu", attention_bias=True, attention_out_bias=False,
+        residual_dropout=0.1, mlp_bias=False),
+    row("hunyuan_v1_dense", "hunyuan", **_sizes(290943, 4096, 11008, 32, 32), **_SILU),
+    row("ernie4_5", "ernie", **{**_sizes(103424, 1024, 3072, 18, 16), "tie_word_embeddings": True},
+        num_key_value_heads=2, head_dim=128, hidden_act="silu", use_bias=False),
+    row("qwen2", "qwen", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, hidden_act="silu"),
+    row("qwen3", "qwen", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, **_SILU, head_dim=128),
     *(
-        _row(name, "qwen", name.removesuffix("_text"), **_QWEN_VL)
+        row(name, "qwen", name.removesuffix("_text"), **_QWEN_VL)
         for name in ("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text")
     ),
-    _row("qwen3_vl_text", "qwen", "qwen3_vl", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, **_SILU, head_dim=128),
-    _row("gemma", "gemma", **{**_sizes(256000, 3072, 24576, 28, 16), **_GEMMA}, num_key_value_heads=16,
-         hidden_act="gelu_pytorch_tanh"),
-    _row("gemma2", "gemma", **_GEMMA_2_3, sliding_window_pattern=2,
-         final_logit_softcapping=30.0, attn_logit_softcapping=50.0),
-    _row("gemma3_text", "gemma", "gemma3", **{**_GEMMA_2_3, "vocab_size": 262208}, sliding_window_pattern=6),
-    _row("gemma4_text", "gemma4", "gemma4", **{**_sizes(262144, 2304, 9216, 30, 8), "tie_word_embeddings": True},
-         num_key_value_heads=4, head_dim=256, global_head_dim=512, attention_bias=False, sliding_window=512,
-         sliding_window_pattern=6,
-         hidden_activation="gelu_pytorch_tanh", vocab_size_per_layer_input=262144, hidden_size_per_layer_input=256,
-         attention_k_eq_v=False, num_kv_shared_layers=0, enable_moe_block=False, use_double_wide_mlp=False),
-    _row("phi3", "phi3", **_sizes(32064, 3072, 8192, 32, 32), hidden_act="silu", resid_pdrop=0.0,
-         partial_rotary_factor=1.0),
-    _row("olmo2", "olmo2", **_sizes(50304, 4096, 11008, 32, 32), **_SILU),
-    _row("olmo3", "olmo2", **_sizes(50304, 4096, 11008, 32, 32), **_SILU, sliding_window=4096,
-         sliding_window_pattern=4),
-    _row("exaone4", "olmo2", **_sizes(102400, 4096, 16384, 32, 32), **_SILU, num_key_value_heads=32,
-         sliding_window=4096, sliding_window_pattern=4),
-    _row("granite", "granite", **_sizes(32000, 4096, 11008, 32, 32), **_SILU, mlp_bias=False),
-    _row("cohere", "cohere", **_COHERE, use_qk_norm=False),
-    _row("cohere2", "cohere", **_COHERE, sliding_window=4096, sliding_window_pattern=4),
-    _row("glm", "glm", **_GLM),
-    _row("glm4", "glm", **_GLM),
-    _row("smollm3", "smollm3", **{**_sizes(128256, 2048, 11008, 36, 16), **_SILU, "tie_word_embeddings": True},
-         num_key_value_heads=4, use_sliding_window=False, no_rope_layer_interval=4, mlp_bias=False),
+    row("qwen3_vl_text", "qwen", "qwen3_vl", **_sizes(151936, 4096, 22016, 32, 32), **_QWEN, **_SILU, head_dim=128),
+    row("gemma", "gemma", **{**_sizes(256000, 3072, 24576, 28, 16), **_GEMMA}, num_key_value_heads=16,
+        hidden_act="gelu_pytorch_tanh"),
+    row("gemma2", "gemma", **_GEMMA_2_3, sliding_window_pattern=2,
+        final_logit_softcapping=30.0, attn_logit_softcapping=50.0),
+    row("gemma3_text", "gemma", "gemma3", **{**_GEMMA_2_3, "vocab_size": 262208}, sliding_window_pattern=6),
+    row("gemma4_text", "gemma4", "gemma4", **{**_sizes(262144, 2304, 9216, 30, 8), "tie_word_embeddings": True},
+        num_key_value_heads=4, head_dim=256, global_head_dim=512, attention_bias=False, sliding_window=512,
+        sliding_window_pattern=6,
+        hidden_activation="gelu_pytorch_tanh", vocab_size_per_layer_input=262144, hidden_size_per_layer_input=256,
+        attention_k_eq_v=False, num_kv_shared_layers=0, enable_moe_block=False, use_double_wide_mlp=False),
+    row("phi3", "phi3", **_sizes(32064, 3072, 8192, 32, 32), hidden_act="silu", resid_pdrop=0.0,
+        partial_rotary_factor=1.0),
+    row("olmo2", "olmo2", **_sizes(50304, 4096, 11008, 32, 32), **_SILU),
+    row("olmo3", "olmo2", **_sizes(50304, 4096, 11008, 32, 32), **_SILU, sliding_window=4096,
+        sliding_window_pattern=4),
+    row("exaone4", "olmo2", **_sizes(102400, 4096, 16384, 32, 32), **_SILU, num_key_value_heads=32,
+        sliding_window=4096, sliding_window_pattern=4),
+    row("granite", "granite", **_sizes(32000, 4096, 11008, 32, 32), **_SILU, mlp_bias=False),
+    row("cohere", "cohere", **_COHERE, use_qk_norm=False),
+    row("cohere2", "cohere", **_COHERE, sliding_window=4096, sliding_window_pattern=4),
+    row("glm", "glm", **_GLM),
+    row("glm4", "glm", **_GLM),
+    row("smollm3", "smollm3", **{**_sizes(128256, 2048, 11008, 36, 16), **_SILU, "tie_word_embeddings": True},
+        num_key_value_heads=4, use_sliding_window=False, no_rope_layer_interval=4, mlp_bias=False),
 )  # fmt: skip

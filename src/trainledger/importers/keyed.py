@@ -93,3 +93,11 @@ class Keyed:
 
 
 _NONE = object()
+
+
+class FlatKeyed(Keyed):
+    """A mapping whose keys have dots in them."""
+
+    def where(self, name: str) -> str:
+        """`file:line key` of a key."""
+        return f"{self.document.places.get((name,), '')} {name}".strip()

@@ -29,7 +29,7 @@ from trainledger.importers.command_ranks import Ranks
 from trainledger.importers.document import Document
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
-from trainledger.importers.keyed import Keyed
+from trainledger.importers.keyed import FlatKeyed
 from trainledger.importers.megatron import give
 from trainledger.importers.piece import Piece
 from trainledger.importers.settings import Settings
@@ -89,8 +89,8 @@ def _named(problem: Problem, places: Mapping[str, str]) -> Problem:
     return replace(problem, path=key, fix=HINT if problem.found == "missing" else problem.fix)
 
 
-class _Bridged(Keyed):
-    """Keys whose row may be that of an argument of Megatron's. The mapping is flat: its keys have dots in them."""
+class _Bridged(FlatKeyed):
+    """Keys whose row may be that of an argument of Megatron's."""
 
     def __init__(self, document: Document, rows: Sequence[KeyRow], piece: Piece) -> None:
         super().__init__(document, rows, piece)
@@ -98,9 +98,6 @@ class _Bridged(Keyed):
 
     def row(self, name: str) -> KeyRow | None:
         return super().row(name) or row_of(name)
-
-    def where(self, name: str) -> str:
-        return f"{self.document.places.get((name,), '')} {name}".strip()
 
 
 def _leaves(data: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any, tuple[str, ...]]]:

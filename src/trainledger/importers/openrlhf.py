@@ -12,7 +12,7 @@ from trainledger.importers.command_ranks import ranks_of
 from trainledger.importers.document import Document
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
-from trainledger.importers.keyed import Keyed
+from trainledger.importers.keyed import FlatKeyed
 from trainledger.importers.piece import Piece, Rank
 from trainledger.importers.rl_roles import openrlhf_roles
 from trainledger.importers.settings import Settings
@@ -67,19 +67,12 @@ def extract(given: Input, context: Context) -> Piece:
             path.startswith(f"{row.path}.") for path in piece.given
         ):
             piece.fill(row.path, row.value, row.why, row.source)
-    _Flat(
+    FlatKeyed(
         Document(dict(values), {(name,): where.rpartition(" ")[0] for name, where in places.items()}),
         OPENRLHF_ROWS,
         piece,
     ).finish()
     return piece
-
-
-class _Flat(Keyed):
-    """Arguments whose names have dots in them."""
-
-    def where(self, name: str) -> str:
-        return f"{self.document.places.get((name,), '')} {name}".strip()
 
 
 def _line(given: Input) -> Line | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from trainledger.base.problems import InputError, Problem
+from trainledger.base.problems import InputError, Problem, wrong
 from trainledger.facts.limits import RECORD_LINE
 from trainledger.importers.document import Document
 from trainledger.importers.draft import Draft
@@ -143,13 +143,13 @@ def _operator(data: dict[str, Any], where: str) -> OperatorRecord:
 def _measured(data: dict[str, Any]) -> Measured:
     size = data.get("bytes")
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
-        raise _wrong("measured.bytes", "not a number of bytes", "a whole number of bytes, or null")
+        raise wrong("measured.bytes", "not a number of bytes", "a whole number of bytes, or null")
     rank = data.get("rank", "max")
     if isinstance(rank, bool) or not ((isinstance(rank, int) and rank >= 0) or rank in RANKS):
-        raise _wrong("measured.rank", str(rank)[:40], f"a rank's number, or one of {', '.join(RANKS)}")
+        raise wrong("measured.rank", str(rank)[:40], f"a rank's number, or one of {', '.join(RANKS)}")
     rounding = data.get("rounding", 1)
     if isinstance(rounding, bool) or not isinstance(rounding, int | float) or not 0 <= rounding < inf:
-        raise _wrong("measured.rounding", str(rounding)[:40], "a number of bytes")
+        raise wrong("measured.rounding", str(rounding)[:40], "a number of bytes")
     metric = _one_of(data, "metric", METRICS, None, "measured.")
     outcome = _one_of(data, "outcome", OUTCOMES, "oom" if size is None else "fits", "measured.")
     return Measured(metric, size, int(rounding), outcome, rank, _pick(data, "extra", dict, {}))
@@ -159,16 +159,12 @@ def _pick(data: dict[str, Any], key: str, kind: type, default: Any = None) -> An
     value = data.get(key, default)
     if not isinstance(value, kind):
         found = "missing" if key not in data else f"found {str(value)[:40]!r}"
-        raise _wrong(key, found, f"{KINDS[kind]} is expected")
+        raise wrong(key, found, f"{KINDS[kind]} is expected")
     return value
 
 
 def _one_of(data: dict[str, Any], key: str, allowed: tuple[str, ...], default: str | None, above: str = "") -> str:
     value = data.get(key, default)
     if not isinstance(value, str) or value not in allowed:
-        raise _wrong(above + key, "missing" if value is None else str(value)[:40], f"one of {', '.join(allowed)}")
+        raise wrong(above + key, "missing" if value is None else str(value)[:40], f"one of {', '.join(allowed)}")
     return value
-
-
-def _wrong(path: str, found: str, allowed: str) -> InputError:
-    return InputError([Problem(path, found, allowed)])

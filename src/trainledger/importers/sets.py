@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainledger.base.problems import InputError, Problem
+from trainledger.base.problems import InputError, Problem, wrong
 from trainledger.facts.options import OPTION_MAPS
 from trainledger.importers.document import SET, Document, Path
 from trainledger.importers.yaml_text import parse_yaml
@@ -47,13 +47,13 @@ def _change(text: str) -> tuple[Path, Any]:
     key, equals, value = text.partition("=")
     path: Path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
-        raise _wrong("", f"--set {_short(text)}", _EXAMPLE)
+        raise wrong("", f"--set {_short(text)}", _EXAMPLE)
     if path[:2] == ("stack", "versions") and path[2:] and value.strip() not in ("null", "~"):
         return path, value.strip().strip("\"'")  # 2.10 is a version, not the number 2.1
     try:
         return path, parse_yaml(value, "").data
     except InputError as error:
-        raise _wrong(
+        raise wrong(
             ".".join(map(str, path)), f"--set {_short(text)}: {error.problems[0].found}", "the value is YAML"
         ) from None
 
@@ -71,7 +71,7 @@ def _at(data: Any, path: Path, done: Path, change: tuple[Any, str]) -> Any:
     if data is None:
         data = {}
     if not isinstance(data, dict):
-        raise _wrong(".".join(map(str, done)), f"--set {_short(change[1])}", "this key has no keys below it")
+        raise wrong(".".join(map(str, done)), f"--set {_short(change[1])}", "this key has no keys below it")
     if len(path) == 1 and change[0] is None and ".".join(map(str, done[:MAP_DEPTH])) in MAPS:
         return {key: value for key, value in data.items() if key != path[0]}
     return {**data, path[0]: _at(data.get(path[0]), path[1:], (*done, path[0]), change)}
@@ -80,7 +80,3 @@ def _at(data: Any, path: Path, done: Path, change: tuple[Any, str]) -> Any:
 def _short(text: str) -> str:
     plain = text if text.isprintable() else ascii(text)[1:-1]
     return plain[:80]
-
-
-def _wrong(path: str, found: str, allowed: str) -> InputError:
-    return InputError([Problem(path, found, allowed)])

@@ -29,7 +29,7 @@ from trainledger.importers.command_line import Line, lines_of
 from trainledger.importers.document import Document
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
-from trainledger.importers.keyed import Keyed
+from trainledger.importers.keyed import FlatKeyed
 from trainledger.importers.piece import Piece, Rank
 from trainledger.importers.rl_roles import packed, verl_roles
 from trainledger.importers.settings import Settings
@@ -66,19 +66,12 @@ def extract(given: Input, context: Context) -> Piece:
     for row in FILLED if megatron else VERL_FILLED:
         if row.path not in piece.given and not any(path.startswith(f"{row.path}.") for path in piece.given):
             piece.fill(row.path, row.value, row.why, row.source)
-    _Flat(
+    FlatKeyed(
         Document(dict(held.values), {(key,): where.rpartition(" ")[0] for key, where in held.places.items()}),
         VERL_ROWS,
         piece,
     ).finish()
     return piece
-
-
-class _Flat(Keyed):
-    """A mapping whose keys have dots in them."""
-
-    def where(self, name: str) -> str:
-        return f"{self.document.places.get((name,), '')} {name}".strip()
 
 
 def _policy(given: Settings, piece: Piece) -> None:

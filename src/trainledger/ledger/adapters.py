@@ -120,21 +120,21 @@ def _norms(t: Tape, x: int, call: Call) -> tuple[int, list[int]]:
     function returns: the product of both factors with an identity matrix, and the weight's cast copy, the last."""
     low, dtype = call.low, t.dtype[x]
     inner, rank, outer = t.dims[low.down][1], t.dims[low.down][0], t.dims[low.up][0]
-    identity = _made(t, "identity matrix", (inner, Axis(Dim.ROWS, inner.size)), t.dtype[low.down])
+    identity = aten.plain(t, "identity matrix", (inner, Axis(Dim.ROWS, inner.size)), t.dtype[low.down])
     down = nn.lowered(t, low.down)
     low_identity = nn.lowered(t, identity)
-    narrow = _made(t, "down(identity)", (inner, rank), t.dtype[low_identity], (low_identity, down))
+    narrow = aten.plain(t, "down(identity)", (inner, rank), t.dtype[low_identity], (low_identity, down))
     up = nn.lowered(t, low.up)
-    wide = _made(t, "up(down(identity))", (inner, outer), t.dtype[narrow], (narrow, up))
+    wide = aten.plain(t, "up(down(identity))", (inner, outer), t.dtype[narrow], (narrow, up))
     t.end([identity])  # a name of the function that made the product
     product = aten.to(t, wide, dtype)
     own = call.weight
     if call.packing is not None:
         own = quantised.weight_of(t, quantised.Base(x, (), call.weight, None, call.packing))
     weight = aten.to(t, own, dtype)
-    scaled = _made(t, "scaled product", (outer, inner), dtype, (product,))
-    whole = _made(t, "adapted weight", (outer, inner), dtype, (weight, scaled))
-    norms = _made(t, "norms of outputs", (outer,), dtype, (whole,))
+    scaled = aten.plain(t, "scaled product", (outer, inner), dtype, (product,))
+    whole = aten.plain(t, "adapted weight", (outer, inner), dtype, (weight, scaled))
+    norms = aten.plain(t, "norms of outputs", (outer,), dtype, (whole,))
     return norms, [low_identity, narrow, product, weight]
 
 
@@ -143,8 +143,3 @@ def _ratio(t: Tape, magnitude: int, norms: int) -> int:
     out = t.fresh(t.dims[norms], t.dtype[norms], t.grad[magnitude], "magnitude over norm")
     saves = (norms,) if t.grad[magnitude] else ()
     return t.run(Prim("div", (magnitude, norms), (out,), saves, (Step(Code.GRAD, 0),), ()))
-
-
-def _made(t: Tape, name: str, dims: Dims, dtype: DType, ins: tuple[int, ...] = ()) -> int:
-    """A result that no gradient passes."""
-    return t.run(Prim(name, ins, (t.fresh(dims, dtype, False, name),), (), (), ()))

@@ -73,6 +73,11 @@ def copy(t: Tape, x: int, dims: Dims | None = None) -> int:
     return t.run(Prim("clone", (x,), (out,), (), PASS0, ()))
 
 
+def plain(t: Tape, kind: str, dims: Dims, dtype: DType, ins: tuple[int, ...] = ()) -> int:
+    """A result that no gradient passes, computed from others."""
+    return t.run(Prim(kind, ins, (t.fresh(dims, dtype, False, kind),), (), (), ()))
+
+
 def temporary(t: Tape, dims: Dims, dtype: DType, name: str, basis: Basis = Basis.COUNTED) -> int:
     """A storage that lives only inside a primitive; returns its number."""
     t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}")._replace(basis=basis))

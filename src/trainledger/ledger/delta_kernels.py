@@ -12,6 +12,7 @@ from typing import NamedTuple
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.linear_attention import CHUNK
+from trainledger.ledger import aten
 from trainledger.ledger.aten import temporary
 from trainledger.ledger.delta_rule import Parts
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -36,14 +37,16 @@ def chunked(t: Tape, given: Parts, heads: LinearHeads) -> int:
     s = _shapes(t, given, heads)
     ins = (given.query, given.key, given.value, given.decay, given.beta)
     query, key = (_whole(t, x, s) for x in (given.query, given.key))
-    value = _step(t, "copy", given.value, s.value, s.dtype)
+    value = aten.plain(t, "copy", s.value, s.dtype, (given.value,))
     normal: list[int] = []
     for copy in (query, key):
-        normal.append(_step(t, "normalised", copy, s.key, s.dtype))
-        normal.append(_step(t, "inverse norms", copy, s.key[: len(s.gate)], FP32))
-    total = _step(t, "cumulative decays", given.decay, s.gate, FP32)
-    system = _step(t, "solved systems of chunks", total, (*s.gate, Axis(Dim.KEY_SEQUENCE, CHUNK.tokens)), s.dtype)
-    made = [_step(t, name, system, dims, s.dtype) for name, dims in _made(s)]
+        normal.append(aten.plain(t, "normalised", s.key, s.dtype, (copy,)))
+        normal.append(aten.plain(t, "inverse norms", s.key[: len(s.gate)], FP32, (copy,)))
+    total = aten.plain(t, "cumulative decays", s.gate, FP32, (given.decay,))
+    system = aten.plain(
+        t, "solved systems of chunks", (*s.gate, Axis(Dim.KEY_SEQUENCE, CHUNK.tokens)), s.dtype, (total,)
+    )
+    made = [aten.plain(t, name, dims, s.dtype, (system,)) for name, dims in _made(s)]
     grad = any(t.grad[x] for x in ins)
     out = t.fresh(s.value, s.dtype, grad, "what is read")
     saves = (*normal, value, total, given.beta, system) if grad else ()
@@ -55,12 +58,7 @@ def chunked(t: Tape, given: Parts, heads: LinearHeads) -> int:
 def _whole(t: Tape, x: int, s: Shapes) -> int:
     """Queries or keys copied out of the tensor that they are a part of; none where they were repeated before."""
     whole = elements(t.storages[t.store[x]].dims) == elements(s.key)
-    return x if whole else _step(t, "copy", x, s.key, s.dtype)
-
-
-def _step(t: Tape, kind: str, x: int, dims: Dims, dtype: DType) -> int:
-    """A tensor that a function of autograd makes inside itself."""
-    return t.run(Prim(kind, (x,), (t.fresh(dims, dtype, False, kind),), (), (), ()))
+    return x if whole else aten.plain(t, "copy", s.key, s.dtype, (x,))
 
 
 def _shapes(t: Tape, given: Parts, heads: LinearHeads) -> Shapes:

@@ -14,7 +14,7 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import BOOL, FP32
 from trainledger.facts.linear_attention import CHUNK
 from trainledger.ledger import aten, latent, nn
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 from trainledger.model.operations_linear import LinearHeads
 
 ONE = Axis(Dim.ONE, 1)
@@ -193,12 +193,8 @@ def _cumulative(t: Tape, x: int) -> int:
     """Sums up to each token; backward turns the gradient around, sums it and turns it back."""
     out = t.fresh(t.dims[x], FP32, t.grad[x], "cumulative decays")
     made = [aten.temporary(t, t.dims[x], FP32, name) for name in ("gradient turned around", "its sums")]
-    steps = (*_each(Code.BORN, made), Step(Code.GRAD, 0), *_each(Code.DEAD, made))
+    steps = (*born(*made), Step(Code.GRAD, 0), *dead(*made))
     return t.run(Prim("cumsum", (x,), (out,), (), steps, ()))
-
-
-def _each(code: Code, made: list[int]) -> tuple[Step, ...]:
-    return tuple(Step(code, 0, one) for one in made)
 
 
 def _pairwise(t: Tape, total: int, mask: int, c: Chunks) -> int:
@@ -240,7 +236,7 @@ def _solved(t: Tape, system: int, right: int) -> int:
     again = aten.temporary(t, t.dims[right], FP32, "solution in backward")
     squares = [aten.temporary(t, t.dims[system], FP32, name) for name in ("product in backward", "negated product")]
     steps = (
-        Step(Code.BORN, 1, again), *_each(Code.BORN, squares), Step(Code.DEAD, 0, squares[0]), Step(Code.GRAD, 0),
+        Step(Code.BORN, 1, again), *born(*squares), Step(Code.DEAD, 0, squares[0]), Step(Code.GRAD, 0),
         Step(Code.DEAD, 0, squares[1]), Step(Code.GIVE, 1, again),
     )  # fmt: skip
     return t.run(Prim("solve_triangular", (system, right), (out,), (system, out) if grad else (), steps, ()))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import COMPLEX64, FP32, INT64, DType
+from trainledger.facts.dtypes import COMPLEX64, FP32, INT64
 from trainledger.ledger import aten, nn
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
@@ -66,11 +66,6 @@ def _high(t: Tape, call: Call) -> int:
     return aten.to(t, call.x, t.dtype[call.values[0]])
 
 
-def _made(t: Tape, name: str, dims: Dims, dtype: DType, ins: tuple[int, ...] = ()) -> int:
-    """A result that no gradient passes."""
-    return t.run(Prim(name, ins, (t.fresh(dims, dtype, False, name),), (), (), ()))
-
-
 def _adalora(t: Tape, base: Base, call: Call) -> int:
     """own += (dropout(x) (A E)^T B^T) scale / (ranks + eps)."""
     down, diagonal, up, count = call.values
@@ -113,8 +108,8 @@ def _vera(t: Tape, base: Base, call: Call) -> int:
 def _loha(t: Tape, base: Base, call: Call) -> int:
     """own + x (A1 B1 * A2 B2)^T: one function makes the matrix and saves its factors alone."""
     own = _own(t, base, call, call.x)
-    pair = [_made(t, "product of two factors", call.matrix, FP32) for _ in ("first", "second")]
-    product = _made(t, "product of both", call.matrix, FP32, tuple(pair))
+    pair = [aten.plain(t, "product of two factors", call.matrix, FP32) for _ in ("first", "second")]
+    product = aten.plain(t, "product of both", call.matrix, FP32, tuple(pair))
     t.end(pair)
     temporaries = ("gradient, scaled", "second product, again", "gradient of the first product")
     g, m, one = (aten.temporary(t, call.matrix, FP32, name) for name in temporaries)
@@ -167,9 +162,9 @@ def _fourierft(t: Tape, base: Base, call: Call) -> int:
     """own + x F^T, F the real part of the inverse transform of a sparse spectrum."""
     own = _own(t, base, call, call.x)
     (spectrum,) = call.values
-    dense = _made(t, "dense spectrum", call.matrix, FP32)
-    places = _made(t, "places of frequencies", t.dims[spectrum], INT64)
-    wide = _made(t, "spectrum as complex numbers", call.matrix, COMPLEX64, (dense,))
+    dense = aten.plain(t, "dense spectrum", call.matrix, FP32)
+    places = aten.plain(t, "places of frequencies", t.dims[spectrum], INT64)
+    wide = aten.plain(t, "spectrum as complex numbers", call.matrix, COMPLEX64, (dense,))
     first, second = (aten.temporary(t, call.matrix, COMPLEX64, f"{name} gradient") for name in ("spread", "complex"))
     steps = (
         Step(Code.BORN, 0, first), Step(Code.BORN, 0, second), Step(Code.DEAD, 0, first), Step(Code.GRAD, 0),
@@ -218,13 +213,13 @@ def _boft(t: Tape, base: Base, call: Call) -> int:
     """base(x R) * s: R is a product of whole i x i matrices, made and kept for each layer."""
     blocks, scales = call.values
     low, square = t.dtype[call.x], (call.inner, call.inner)
-    identity = _made(t, "identity matrix", square, low)
-    ones = _made(t, "ones", (call.outer,), low)
+    identity = aten.plain(t, "identity matrix", square, low)
+    ones = aten.plain(t, "ones", (call.outer,), low)
     kept = tuple(t.fresh(t.dims[blocks], FP32, at == 0, name) for at, name in enumerate(CAYLEY))
     pieces = t.run(Prim("cayley", (blocks,), kept, kept, aten.GRAD0, ()))
     diagonal = t.fresh(square, FP32, True, "block-diagonal matrix")
     t.run(Prim("block_diag", (pieces,), (diagonal,), (), aten.GRAD0, ()))
-    order = _made(t, "permutation matrix", square, low)
+    order = aten.plain(t, "permutation matrix", square, low)
     narrow = aten.to(t, diagonal, low)
     t.end([diagonal])
     turned = aten.matmul(t, narrow, order, square, "permuted once")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import FP32, INT32, INT64, DType
+from trainledger.facts.dtypes import FP32, INT32, INT64
 from trainledger.ledger import aten, nn
 from trainledger.ledger.activations import activation
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -65,11 +65,6 @@ def normalised(t: Tape, scores: int) -> int:
     return t.run(Prim("div_", (scores, total, before), (out,), (before, total), steps, ()))
 
 
-def plain(t: Tape, kind: str, x: int, dims: Dims, dtype: DType) -> int:
-    """A tensor of integers computed from another."""
-    return t.run(Prim(kind, (x,), (t.fresh(dims, dtype, False, kind),), (), (), ()))
-
-
 class Order(NamedTuple):
     """Tokens sorted by expert: their rows and weights, the experts in order, the places they came from, where each
     expert's end, what else the code names; `slots`: dims of the choices."""
@@ -103,11 +98,13 @@ def sorted_tokens(t: Tape, x: int, scores: int, chosen: int, count: Dims) -> Ord
     slots, hidden = t.dims[chosen], t.dims[x][-1]
     order, place = t.fresh(slots, INT64, False, "experts in order"), t.fresh(slots, INT64, False, "places in order")
     t.run(Prim("sort", (chosen,), (order, place), (), (), ()))
-    rows = taken(t, x, plain(t, "token of each place", place, slots, INT64), (*slots, hidden), "tokens by expert")
+    rows = taken(
+        t, x, aten.plain(t, "token of each place", slots, INT64, (place,)), (*slots, hidden), "tokens by expert"
+    )
     weights = taken(t, aten.view(t, scores), place, slots, "scores by expert")
-    narrow = plain(t, "experts as int32", order, slots, INT32)
-    tokens = plain(t, "tokens per expert", narrow, count, INT32)
-    ends = plain(t, "ends of experts", tokens, count, INT32)
+    narrow = aten.plain(t, "experts as int32", slots, INT32, (order,))
+    tokens = aten.plain(t, "tokens per expert", count, INT32, (narrow,))
+    ends = aten.plain(t, "ends of experts", count, INT32, (tokens,))
     return Order(slots, rows, weights, order, place, ends, (narrow, tokens))
 
 
@@ -139,8 +136,8 @@ def in_token_order(t: Tape, o: Order, out: int, x: int) -> int:
 
 def _inverse(t: Tape, place: int, slots: Dims) -> int:
     """Where each token's experts stand in order."""
-    back = plain(t, "places of tokens", place, slots, INT64)
-    counted = plain(t, "arange", place, slots, INT64)
+    back = aten.plain(t, "places of tokens", slots, INT64, (place,))
+    counted = aten.plain(t, "arange", slots, INT64, (place,))
     return t.run(Prim("index_put_", (back, place, counted), (t.alias(back),), (), (), ()))
 
 

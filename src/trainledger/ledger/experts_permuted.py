@@ -18,7 +18,7 @@ from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import Change, holds
 from trainledger.ledger import aten, nn, rules_liger
 from trainledger.ledger.activations import activation
-from trainledger.ledger.experts import grouped, plain, taken
+from trainledger.ledger.experts import grouped, taken
 from trainledger.ledger.experts_torchtitan import exchanged, in_order, normalised, placed
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -46,7 +46,7 @@ def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
     probs = aten.softmax(t, high, FP32)
     t.end([logits, high])
     dims = (*tokens, slots)
-    biased = plain(t, "scores and bias", probs, t.dims[probs], FP32)
+    biased = aten.plain(t, "scores and bias", t.dims[probs], FP32, (probs,))
     best, chosen = t.fresh(dims, FP32, False, "best scores"), t.fresh(dims, INT64, False, "chosen experts")
     t.run(Prim("topk", (biased,), (best, chosen), (), (), ()))
     scores = taken(t, probs, chosen, dims, "scores")
@@ -75,8 +75,8 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     if spec.adds:
         rows = t.run(Prim("copied to ranks", (rows,), (t.alias(rows),), (), (Step(Code.GRAD, 0),), ()))
     there = exchanged(t, rows, how.ranks)
-    order = plain(t, "places by local expert", counts, slots, INT64)
-    ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)
+    order = aten.plain(t, "places by local expert", slots, INT64, (counts,))
+    ends = aten.plain(t, "ends of experts", t.dims[counts], INT32, (counts,))
     padded = aten.cat(t, [there], t.dims[there], "rows and one of zeros")
     moved = taken(t, padded, order, (*slots, hidden), "rows by local expert")
     t.end([padded])

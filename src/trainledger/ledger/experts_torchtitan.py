@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.base.dims import Axis, Dim, Dims, stretched
 from trainledger.base.sources import Basis
 from trainledger.facts.dtypes import FP32, INT32, INT64
 from trainledger.facts.kernels import SORTED_SCATTER
 from trainledger.ledger import aten
 from trainledger.ledger.activations import activation
-from trainledger.ledger.experts import grouped, plain, taken
+from trainledger.ledger.experts import grouped, taken
 from trainledger.ledger.sinks import gated
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
@@ -57,11 +57,11 @@ def in_order(t: Tape, ins: list[int], experts_of: Dims) -> tuple[int, int, int, 
     """Tokens per expert, places in the order of experts, and by place: scores, token numbers, tokens."""
     x, scores, chosen = ins
     slots = t.dims[chosen]
-    counts = plain(t, "tokens per expert", chosen, experts_of, INT64)
+    counts = aten.plain(t, "tokens per expert", experts_of, INT64, (chosen,))
     place = t.fresh(slots, INT64, False, "places in order")
     t.run(Prim("sort", (chosen,), (place,), (), (), (aten.temporary(t, slots, INT64, "experts in order"),)))
     by_place = taken(t, aten.view(t, scores), place, slots, "scores by expert")
-    token = plain(t, "token of each place", place, slots, INT64)
+    token = aten.plain(t, "token of each place", slots, INT64, (place,))
     return counts, place, by_place, token, taken(t, x, token, (*slots, t.dims[x][-1]), "tokens by expert")
 
 
@@ -77,7 +77,7 @@ def sent(t: Tape, rows: int, ranks: int) -> Sent:
     if ranks == 1:
         return Sent(rows, ())
     there = exchanged(t, rows, ranks)
-    order = plain(t, "places by local expert", there, t.dims[rows][:-1], INT64)
+    order = aten.plain(t, "places by local expert", t.dims[rows][:-1], INT64, (there,))
     moved = taken(t, there, order, t.dims[rows], "rows by local expert")
     t.end([rows, there])
     return Sent(moved, (order,))
@@ -115,20 +115,15 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     gate, up, down = weights
     slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
     counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate][:1])
-    ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)
+    ends = aten.plain(t, "ends of experts", t.dims[counts], INT32, (counts,))
     there = sent(t, rows, ranks)
     act = activation(t, spec.act, grouped(t, there.rows, gate, ends, (*slots, inner)))
     product = aten.mul(t, act, grouped(t, there.rows, up, ends, (*slots, inner)), "gated")
     out = grouped(t, product, down, ends, (*slots, hidden))
     back = sent_back(t, out, there, ranks)
-    result = _summed(t, (back, by_place, token), over(t.dims[x], spec.over), [there.rows, product, out, back])
+    result = _summed(t, (back, by_place, token), stretched(t.dims[x], spec.over), [there.rows, product, out, back])
     t.end([counts, place, ends, *there.named])
     return result
-
-
-def over(dims: Dims, ranks: int) -> Dims:
-    """The dims of so many ranks' tokens."""
-    return tuple(Axis(one.dim, one.size * ranks) if one.dim is Dim.SEQUENCE else one for one in dims)
 
 
 def best_router(t: Tape, spec: p.BestRouter, x: int, weights: tuple[int, int]) -> list[int]:
@@ -145,8 +140,8 @@ def clamped(t: Tape, ins: list[int], *weights: int, ranks: int = 1) -> int:
     gate_up, gate_up_bias, down, down_bias = weights
     slots, hidden, wide = t.dims[chosen], t.dims[x][-1], t.dims[gate_up][-1]
     counts, place, by_place, token, rows = in_order(t, ins, t.dims[gate_up][:1])
-    ends = plain(t, "ends of experts", counts, t.dims[counts], INT32)
-    number = plain(t, "expert of each place", counts, slots, INT64)
+    ends = aten.plain(t, "ends of experts", t.dims[counts], INT32, (counts,))
+    number = aten.plain(t, "expert of each place", slots, INT64, (counts,))
     first = taken(t, gate_up_bias, number, (*slots, wide), "biases by expert")
     there = sent(t, rows, ranks)
     both = aten.add(t, grouped(t, there.rows, gate_up, ends, (*slots, wide)), first)

@@ -9,7 +9,7 @@ from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.facts.losses import CHUNKED_HEAD, FUSED_LINEAR, of_release
 from trainledger.ledger import aten
 from trainledger.ledger.fused_chunks import Chunks
-from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape
 
 ONE: Dims = (Axis(Dim.ONE, 1),)
 
@@ -39,11 +39,6 @@ class Shape(NamedTuple):
 def _shape(t: Tape, x: int, weight: int) -> Shape:
     vocab, hidden = t.dims[weight]
     return Shape(elements(t.dims[x][:-1]), hidden, vocab, t.autocast or t.dtype[x])
-
-
-def _storage(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
-    t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}"))
-    return len(t.storages) - 1
 
 
 def _without_last(t: Tape, x: int, batch: int, copied: bool) -> int:
@@ -105,8 +100,8 @@ def by_vocabulary(t: Tape, inputs: Inputs, counted: int = 0, scattered: int = CH
     t.run(Prim("index", (), (target,), (), (), ()))
     results = [t.fresh(tokens, FP32, grad, "log-probabilities")]
     results += [t.fresh(tokens, FP32, False, name) for name in ("logsumexp", "entropy")]
-    work = [_storage(t, tokens, FP32, "running numbers of each token") for _ in range(CHUNKED_HEAD.running)]
-    work += [_storage(t, tile, shape.low, "logits of a tile"), *_casts(t, shape, inputs.weight)]
+    work = [aten.temporary(t, tokens, FP32, "running numbers of each token") for _ in range(CHUNKED_HEAD.running)]
+    work += [aten.temporary(t, tile, shape.low, "logits of a tile"), *_casts(t, shape, inputs.weight)]
     steps = _vocabulary_steps(t, shape, ins, tile)
     saves = (*ins[:1], target, *results[1:]) if grad else ()
     t.run(Prim("fused head by vocabulary", ins, tuple(results), saves, steps, tuple(work)))
@@ -134,14 +129,14 @@ def _casts(t: Tape, shape: Shape, weight: int) -> list[int]:
         return []
     tokens = shape.rows(min(shape.tokens, CHUNKED_HEAD.tokens), shape.hidden)
     rows = (Axis(Dim.VOCAB, min(shape.vocab.size, CHUNKED_HEAD.rows)), shape.hidden)
-    return [_storage(t, dims, shape.low, "a tile's factors in the low dtype") for dims in (tokens, rows)]
+    return [aten.temporary(t, dims, shape.low, "a tile's factors in the low dtype") for dims in (tokens, rows)]
 
 
 def _vocabulary_steps(t: Tape, shape: Shape, ins: tuple[int, ...], tile: Dims) -> tuple[Step, ...]:
     """fp32 sums of the gradients, one tile's logits over and over, then casts to the dtypes of the inputs."""
     trained = [at for at, value in enumerate(ins) if t.grad[value]]
-    sums = {at: _storage(t, t.dims[ins[at]], FP32, "gradient in fp32") for at in trained}
-    tiles = [_storage(t, tile, shape.low, "logits of a tile"), *_casts(t, shape, ins[1])]
+    sums = {at: aten.temporary(t, t.dims[ins[at]], FP32, "gradient in fp32") for at in trained}
+    tiles = [aten.temporary(t, tile, shape.low, "logits of a tile"), *_casts(t, shape, ins[1])]
     cast = {at: t.dtype[ins[at]] != FP32 for at in trained}
     born = [Step(Code.BORN, 0, value) for value in (*sums.values(), *tiles)]
     # the factors of the last tile and its logits are bound until the function returns

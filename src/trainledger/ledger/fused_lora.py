@@ -106,13 +106,8 @@ def _weight(t: Tape, base: quantised.Base) -> int:
     return t.run(Prim("dequantize", (), (out,), (), (), quantised.scales(t, base)))
 
 
-def _made(t: Tape, kind: str, ins: tuple[int, ...], dims: Dims, dtype: DType) -> int:
-    """A result inside the function, of which autograd knows nothing."""
-    return t.run(Prim(kind, ins, (t.fresh(dims, dtype, False, kind),), (), (), ()))
-
-
 def _cast(t: Tape, value: int, low: DType) -> int:
-    return value if t.dtype[value] == low else _made(t, "cast by hand", (value,), t.dims[value], low)
+    return value if t.dtype[value] == low else aten.plain(t, "cast by hand", t.dims[value], low, (value,))
 
 
 def _forward(f: Frame, op: Op, x: int, weight: int | None) -> tuple[Side, int]:
@@ -121,16 +116,16 @@ def _forward(f: Frame, op: Op, x: int, weight: int | None) -> tuple[Side, int]:
     assert isinstance(adapter, LowRank)
     low = t.dtype[x]
     weight = _weight(t, base) if weight is None else weight
-    out = _made(t, "linear", (x, weight), base.dims, low)
+    out = aten.plain(t, "linear", base.dims, low, (x, weight))
     dropped = x
     if adapter.dropout and f.setting.training:
         dropped, mask = t.fresh(t.dims[x], low, False, "dropout"), t.fresh(t.dims[x], BOOL, False, "dropout mask")
         t.run(Prim("native_dropout", (x,), (mask, dropped), (), (), ()))
     down, up = f.need(adapter.down), f.need(adapter.up)
     narrow = (*base.dims[: len(f.dims(()))], Axis(Dim.RANK, t.dims[down][0].size))
-    inner = _made(t, "linear", (dropped, _cast(t, down, low)), narrow, low)
-    scaled = _made(t, "scaled", (_cast(t, up, low),), t.dims[up], low)
-    product = _made(t, "linear", (inner, scaled), base.dims, low)
+    inner = aten.plain(t, "linear", narrow, low, (dropped, _cast(t, down, low)))
+    scaled = aten.plain(t, "scaled", t.dims[up], low, (_cast(t, up, low),))
+    product = aten.plain(t, "linear", base.dims, low, (inner, scaled))
     t.run(Prim("add_", (out, product), (t.alias(out),), (), (), ()))
     return Side(base, down, up, narrow, dropped), out
 

@@ -8,7 +8,7 @@ with the router's names.
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import BOOL, FP32, INT64, DType
+from trainledger.facts.dtypes import BOOL, FP32, INT64
 from trainledger.ledger import aten, nn
 from trainledger.ledger.experts import normalised
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -46,7 +46,7 @@ def _plain(t: Tape, spec: GroupRouter, x: int, weight: int) -> list[int]:
     flat = aten.view(t, x)
     logits = nn.flat_linear(t, flat, (*t.dims[x][:-1], t.dims[weight][0]), weight)
     probs = aten.unary(t, "sigmoid", aten.to(t, logits, FP32), saves_out=True)
-    first = _made(t, "add", (probs, t.outside(spec.corrected.dims, FP32, False)), t.dims[probs], FP32)
+    first = aten.plain(t, "add", t.dims[probs], FP32, (probs, t.outside(spec.corrected.dims, FP32, False)))
     scores, chosen, values = _gathered(t, spec, probs, first)
     scores = normalised(t, scores)
     t.end([flat, probs, first, values])
@@ -69,8 +69,8 @@ def _softmaxed(t: Tape, spec: GroupRouter, logits: int) -> tuple[int, int, list[
     probs, named = aten.softmax(t, logits, FP32), list[int]()
     if spec.groups:
         best = _groups(t, spec, probs)
-        each = _made(t, "max", (probs,), best, FP32)
-        places = _made(t, "max", (probs,), best, INT64)  # which its node keeps as long as its result is named
+        each = aten.plain(t, "max", best, FP32, (probs,))
+        places = aten.plain(t, "max", best, INT64, (probs,))  # which its node keeps as long as its result is named
         mask, more = _mask(t, spec, each, t.dims[probs])
         named += [probs, *more, *([places] if t.grad[probs] else [])]
         probs = _masked(t, probs, mask)
@@ -83,16 +83,16 @@ def _corrected(t: Tape, spec: GroupRouter, logits: int) -> tuple[int, int, list[
     assert spec.corrected is not None
     probs = aten.unary(t, "sigmoid", logits, saves_out=True)
     dims = t.dims[probs]
-    first = _made(
-        t, "add", (probs, t.outside(spec.corrected.dims, FP32, False)), dims, aten.promote(t.dtype[probs], FP32)
+    first = aten.plain(
+        t, "add", dims, aten.promote(t.dtype[probs], FP32), (probs, t.outside(spec.corrected.dims, FP32, False))
     )
     best = _groups(t, spec, probs)
     two = (*best, Axis(Dim.SLOTS, len(BEST)))
-    values = _made(t, "topk", (first,), two, FP32)
-    places = _made(t, "topk", (first,), two, INT64)
-    each = _made(t, "sum", (values,), best, FP32)
+    values = aten.plain(t, "topk", two, FP32, (first,))
+    places = aten.plain(t, "topk", two, INT64, (first,))
+    each = aten.plain(t, "sum", best, FP32, (values,))
     mask, more = _mask(t, spec, each, dims)
-    second = _made(t, "masked_fill", (first, mask), dims, FP32)
+    second = aten.plain(t, "masked_fill", dims, FP32, (first, mask))
     scores, chosen, _ = _gathered(t, spec, probs, second)
     named = [probs, second, *more, *([places, mask] if t.grad[probs] else [])]
     if spec.normalise:
@@ -140,10 +140,10 @@ def _mask(t: Tape, spec: GroupRouter, each: int, dims: Dims) -> tuple[int, list[
     kept = (*dims[:-1], Axis(Dim.SLOTS, spec.kept))
     values, chosen = t.fresh(kept, FP32, False, "scores of groups"), t.fresh(kept, INT64, False, "chosen groups")
     t.run(Prim("topk", (each,), (values, chosen), (), (), ()))
-    groups = _made(t, "zeros_like", (each, chosen), t.dims[each], FP32)
-    scores = _made(t, "expand, clone", (groups,), dims, FP32)
-    truth = _made(t, "bool", (scores,), dims, BOOL)
-    return _made(t, "not", (truth,), dims, BOOL), [each, chosen, groups, scores]
+    groups = aten.plain(t, "zeros_like", t.dims[each], FP32, (each, chosen))
+    scores = aten.plain(t, "expand, clone", dims, FP32, (groups,))
+    truth = aten.plain(t, "bool", dims, BOOL, (scores,))
+    return aten.plain(t, "not", dims, BOOL, (truth,)), [each, chosen, groups, scores]
 
 
 def _masked(t: Tape, scores: int, mask: int) -> int:
@@ -158,8 +158,3 @@ def _best(t: Tape, scores: int, top_k: int) -> tuple[int, int]:
     made, chosen = t.fresh(dims, FP32, grad, "best scores"), t.fresh(dims, INT64, False, "chosen experts")
     t.run(Prim("topk", (scores,), (made, chosen), (chosen,) if grad else (), aten.GRAD0, ()))
     return made, chosen
-
-
-def _made(t: Tape, kind: str, ins: tuple[int, ...], dims: Dims, dtype: DType) -> int:
-    """A tensor that no gradient reaches."""
-    return t.run(Prim(kind, ins, (t.fresh(dims, dtype, False, kind),), (), (), ()))

@@ -10,6 +10,7 @@ from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.losses_pairs import log_softmax
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 
 BOTH = Axis(Dim.SLOTS, len(("student", "teacher")))
@@ -28,7 +29,7 @@ def distilled(frame: Frame, counted: int) -> int:
     t.scope = "loss"
     dims = (whole[0], Axis(Dim.SEQUENCE, whole[1].size - 1), whole[2])
     cut = [aten.scale(t, aten.part(t, one, dims)) for one in (student, teacher)]
-    logs = [_log_softmax(t, one) for one in cut]
+    logs = [log_softmax(t, one) for one in cut]
     mixture = _mixed(t, logs)
     parts = [_divergence(t, mixture, one) for one in reversed(logs)]
     first, second = (aten.scale(t, one, "weighted") for one in parts)
@@ -36,11 +37,6 @@ def distilled(frame: Frame, counted: int) -> int:
     loss = _sum(t, _masked(t, total, counted))
     t.end([student, teacher, *cut, *logs, mixture, *parts])
     return loss
-
-
-def _log_softmax(t: Tape, x: int) -> int:
-    log = t.fresh(t.dims[x], t.dtype[x], t.grad[x], "log-probabilities")
-    return t.run(Prim("log_softmax", (x,), (log,), (log,) if t.grad[x] else (), aten.GRAD0, ()))
 
 
 def _mixed(t: Tape, logs: list[int]) -> int:

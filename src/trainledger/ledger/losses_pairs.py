@@ -47,7 +47,7 @@ def _picked(t: Tape, logits: int, dims: Dims) -> int:
     return _small(t, "sum", masked)
 
 
-def log_softmax(t: Tape, x: int, copies: bool) -> int:
+def log_softmax(t: Tape, x: int, copies: bool = False) -> int:
     """Log-probabilities, which are saved. The kernel reads a copy where rows of several sequences are cut
     (aten/src/ATen/native/cuda/SoftMax.cu)."""
     dims, dtype = t.dims[x], t.dtype[x]
@@ -63,7 +63,7 @@ def _likelihood(t: Tape, names: dict[str, int], cut: int) -> int:
     if dims[0].size > 1:
         copied = names[CHOSEN] = t.fresh(dims, FP32, True, "copy of the chosen logits")
         cut = t.run(Prim("clone", (cut,), (copied,), (), aten.PASS0, ()))
-    log = log_softmax(t, cut, False)
+    log = log_softmax(t, cut)
     target, one = t.outside(dims[:-1], INT64, False), (Axis(Dim.ONE, 1),)
     loss, weight = t.fresh(one, FP32, True, "likelihood"), t.fresh(one, FP32, False, "total weight")
     t.run(Prim("nll_loss", (log, target), (loss, weight), (log, target, weight), aten.GRAD0, ()))

@@ -12,7 +12,7 @@ from trainledger.ledger import aten, mega_dispatch, mega_router, rules_te_fp8
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega_router import mega_of
 from trainledger.ledger.mega_routing import own_dummies
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 from trainledger.model.operations_megatron_moe import (
     EXPERTS,
     Combined,
@@ -126,7 +126,7 @@ def _product(f: Frame, weights: Sequence[Weight], x: int, biases: Sequence[Weigh
     if quant is not None:
         work = rules_te_fp8.temporaries(f, quant, t.dims[out], "gradient")
         work += rules_te_fp8.temporaries(f, quant, t.dims[x], "input", rows=False) if keep else []
-        steps = [*rules_te_fp8.born(work), *steps, *rules_te_fp8.dead(work)]
+        steps = [*born(*work), *steps, *dead(*work)]
     kind = "te linear" if mega.engine is not None else "linear"
     made = t.run(Prim(kind, ins, (out,), saves, tuple(steps), ()))
     if quant is not None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from trainledger.base.dims import Dims
+from trainledger.base.dims import Dims, stretched
 from trainledger.facts.code_read import AUTOGRAD
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.mega import Mega
 from trainledger.ledger.mega_embedding import cut
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
-from trainledger.ledger.rules_megatron import stretched
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events, Segment
 

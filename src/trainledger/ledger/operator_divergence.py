@@ -12,8 +12,9 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32
 from trainledger.ledger import aten
 from trainledger.ledger.fused_head import Shape, chunk_of
+from trainledger.ledger.losses_pairs import log_softmax
 from trainledger.ledger.nn import flat_linear
-from trainledger.ledger.operator_losses import kl_of_logs, lerp, log_softmax, total
+from trainledger.ledger.operator_losses import kl_of_logs, lerp, total
 from trainledger.ledger.operator_tools import ONE, entry, parameter, payloads
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.tape import Code, Prim, Step, Tape

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import BF16
 from trainledger.ledger import aten
-from trainledger.ledger.operator_tools import SCALAR, born, dead, entry, parameter, several
+from trainledger.ledger.operator_tools import SCALAR, entry, parameter, several
 from trainledger.ledger.operator_writers import OperatorRun, Written, gated_mlp
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
 PAIR = 1 + 1
 

@@ -14,9 +14,9 @@ from trainledger.facts.dtypes import FP32, INT32, INT64, DType
 from trainledger.facts.operator_kernels import CUT_CROSS_ENTROPY
 from trainledger.facts.operator_runs import HARNESSES
 from trainledger.ledger import aten
-from trainledger.ledger.operator_tools import SCALAR, born, dead, entry, parameter, several, workspace
+from trainledger.ledger.operator_tools import SCALAR, entry, parameter, several, workspace
 from trainledger.ledger.operator_writers import OperatorRun, Written
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
 
 def _inputs(t: Tape, run: OperatorRun) -> tuple[int, int, int]:

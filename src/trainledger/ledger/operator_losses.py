@@ -22,12 +22,6 @@ from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.lines.kernel_work import whole_sum
 
 
-def log_softmax(t: Tape, x: int) -> int:
-    """Saves its result."""
-    out = t.fresh(t.dims[x], t.dtype[x], t.grad[x], "log-probabilities")
-    return t.run(Prim("log_softmax", (x,), (out,), (out,) if t.grad[x] else (), aten.GRAD0, ()))
-
-
 def total(t: Tape, x: int) -> int:
     """The sum of all elements, with the partial sums that blocks of its kernel share; the gradient is a view."""
     partial = whole_sum(elements(t.dims[x]), t.dtype[x], t.device)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import INT32, DType
 from trainledger.facts.operator_kernels import GROUPED_EXPERTS
-from trainledger.ledger.operator_tools import born, dead, parameter, several
+from trainledger.ledger.operator_tools import parameter, several
 from trainledger.ledger.operator_writers import OperatorRun, Written
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
 
 class _Layer(NamedTuple):

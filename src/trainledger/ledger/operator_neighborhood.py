@@ -10,9 +10,9 @@ from collections.abc import Callable
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import BOOL, FP32
 from trainledger.ledger import aten, nn
-from trainledger.ledger.operator_tools import born, dead, entry, parameter
+from trainledger.ledger.operator_tools import entry, parameter
 from trainledger.ledger.operator_writers import OperatorRun, Written
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
 Triple = tuple[int, int, int]
 

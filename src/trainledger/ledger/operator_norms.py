@@ -12,10 +12,10 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import BF16, FP32
 from trainledger.facts.operator_kernels import liger_layer_norm
 from trainledger.ledger import aten
-from trainledger.ledger.operator_tools import ONE, SCALAR, born, dead, entry, parameter, passing, several
+from trainledger.ledger.operator_tools import ONE, SCALAR, entry, parameter, passing, several
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.reduction import column_sum_work
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
 
 def _matrix(run: OperatorRun, width: str) -> Dims:

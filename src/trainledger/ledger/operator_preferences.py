@@ -15,8 +15,8 @@ from trainledger.facts.dtypes import BOOL, FP32, INT64
 from trainledger.facts.operator_losses import COMPILED_PREFERENCES, LEFT_BEHIND, CompiledPreference
 from trainledger.ledger import aten
 from trainledger.ledger.cross_entropy import torch_cross_entropy
+from trainledger.ledger.losses_pairs import log_softmax
 from trainledger.ledger.nn import linear
-from trainledger.ledger.operator_losses import log_softmax
 from trainledger.ledger.operator_tools import SCALAR, entry, parameter
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.tape import Code, Prim, Step, Tape

@@ -9,18 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
-from trainledger.facts.dtypes import BOOL, FP32, INT64, UINT8, DType
+from trainledger.facts.dtypes import BOOL, FP32, INT64, UINT8
 from trainledger.facts.operator_kernels import EAGER_SPARSEMAX, SORT
 from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
-from trainledger.ledger.operator_tools import ONE, SCALAR, born, dead, entry, parameter
+from trainledger.ledger.operator_tools import ONE, SCALAR, entry, parameter
 from trainledger.ledger.operator_writers import OperatorRun, Written
-from trainledger.ledger.tape import Code, Prim, Step, Tape
-
-
-def _made(t: Tape, name: str, dims: Dims, dtype: DType, ins: tuple[int, ...] = ()) -> int:
-    """A result without a gradient."""
-    return t.run(Prim(name, ins, (t.fresh(dims, dtype, False, name),), (), (), ()))
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
 
 def _rows(t: Tape, x: int) -> Dims:
@@ -69,10 +64,10 @@ def _at_least_zero(t: Tape, x: int) -> int:
 def _threshold(t: Tape, values: int, cumulated: int, shifted: bool) -> list[int]:
     """Where 1 + k z > the cumulative sum: the names that live on are k, (where asked) the left side, and the result."""
     dims = t.dims[values]
-    places = _made(t, "places from one", (dims[-1],), t.dtype[values])
-    product = _made(t, "product", dims, t.dtype[values], (places, values))
-    left = _made(t, "one more", dims, t.dtype[values], (product,))
-    support = _made(t, "support", dims, BOOL, (left, cumulated))
+    places = aten.plain(t, "places from one", (dims[-1],), t.dtype[values])
+    product = aten.plain(t, "product", dims, t.dtype[values], (places, values))
+    left = aten.plain(t, "one more", dims, t.dtype[values], (product,))
+    support = aten.plain(t, "support", dims, BOOL, (left, cumulated))
     return [places, left, support] if shifted else [places, support]
 
 
@@ -83,7 +78,7 @@ def sparsemax_by_hand(t: Tape, x: int) -> int:
     names = _threshold(t, values, cumulated, True)
     support = names[-1]
     count = _count(t, support)
-    k = _made(t, "at least one", t.dims[count], INT64, (count,))
+    k = aten.plain(t, "at least one", t.dims[count], INT64, (count,))
     product = aten.mul(t, values, support)
     total = t.fresh(_rows(t, x), t.dtype[x], t.grad[x], "sum of the support")
     t.run(Prim("sum", (product,), (total,), (), (Step(Code.SEEN, 0),), ()))
@@ -113,7 +108,7 @@ def _in_function(t: Tape, x: int, forward: Callable[[Tape, int], int]) -> int:
 def _by_kernel(t: Tape, x: int) -> int:
     """Liger's kernel reads the rows and their sorted values; of the sort's results only the values stay."""
     values, _ = _sorted(t, x)
-    out = _made(t, "sparsemax", t.dims[x], t.dtype[x], (x, values))
+    out = aten.plain(t, "sparsemax", t.dims[x], t.dtype[x], (x, values))
     t.end([values])
     return out
 
@@ -134,7 +129,7 @@ def sparsemax(run: OperatorRun) -> Written:
 
 def _filled(t: Tape, x: int, mask: int) -> int:
     """masked_fill with the opposite of a mask, which it saves; backward fills the gradient likewise."""
-    opposite = _made(t, "not the mask", t.dims[mask], BOOL, (mask,))
+    opposite = aten.plain(t, "not the mask", t.dims[mask], BOOL, (mask,))
     out = t.fresh(t.dims[x], t.dtype[x], t.grad[x], "masked")
     return t.run(Prim("masked_fill", (x, opposite), (out,), (opposite,), (Step(Code.GRAD, 0),), ()))
 
@@ -151,21 +146,21 @@ def _sparse_rows(t: Tape, z: int) -> tuple[int, ...]:
     values, order = _sorted(t, z)
     cumulated = _cumsum(t, values)
     rows = _rows(t, z)
-    places = _made(t, "places from one", (t.dims[z][-1],), t.dtype[z])
-    positive = _made(t, "not masked", t.dims[z], BOOL, (values,))
-    product = _made(t, "product", t.dims[z], t.dtype[z], (places, values))
-    left = _made(t, "one more", t.dims[z], t.dtype[z], (product,))
-    above = _made(t, "above", t.dims[z], BOOL, (left, cumulated))
-    condition = _made(t, "support", t.dims[z], BOOL, (above, positive))
+    places = aten.plain(t, "places from one", (t.dims[z][-1],), t.dtype[z])
+    positive = aten.plain(t, "not masked", t.dims[z], BOOL, (values,))
+    product = aten.plain(t, "product", t.dims[z], t.dtype[z], (places, values))
+    left = aten.plain(t, "one more", t.dims[z], t.dtype[z], (product,))
+    above = aten.plain(t, "above", t.dims[z], BOOL, (left, cumulated))
+    condition = aten.plain(t, "support", t.dims[z], BOOL, (above, positive))
     count = _count(t, condition)
-    ones = _made(t, "ones", rows, INT64)
-    safe = _made(t, "at least one", rows, INT64, (count, ones))
-    index = _made(t, "index", rows, INT64, (safe,))
+    ones = aten.plain(t, "ones", rows, INT64)
+    safe = aten.plain(t, "at least one", rows, INT64, (count, ones))
+    index = aten.plain(t, "index", rows, INT64, (safe,))
     picked = t.fresh(rows, t.dtype[z], True, "picked")
     t.run(Prim("gather", (cumulated, index), (picked,), (cumulated, index), (Step(Code.GRAD, 0),), ()))
-    tau = _quotient(t, aten.shift(t, picked), _made(t, "count", rows, t.dtype[z], (safe,)))
-    none = _made(t, "no support", rows, BOOL, (count,))
-    far = _made(t, "infinity", rows, t.dtype[z], (tau,))
+    tau = _quotient(t, aten.shift(t, picked), aten.plain(t, "count", rows, t.dtype[z], (safe,)))
+    none = aten.plain(t, "no support", rows, BOOL, (count,))
+    far = aten.plain(t, "infinity", rows, t.dtype[z], (tau,))
     chosen = t.fresh(rows, t.dtype[z], True, "threshold or infinity")
     t.run(Prim("where", (none, far, tau), (chosen,), (none,), (Step(Code.GRAD, 2),), ()))
     out = _at_least_zero(t, aten.sub(t, z, chosen))
@@ -189,9 +184,9 @@ def sparse_multi_token_attention(run: OperatorRun) -> Written:
 
 
 def _attention_by_hand(t: Tape, run: OperatorRun, x: int, weights: tuple[int, ...]) -> int:
-    ones = _made(t, "ones", t.dims[x][2:], BOOL)
-    mask = _made(t, "mask", t.dims[x][2:], BOOL, (ones,))
-    ends = [_made(t, name, SCALAR, FP32) for name in ("infinity", "zero")]
+    ones = aten.plain(t, "ones", t.dims[x][2:], BOOL)
+    mask = aten.plain(t, "mask", t.dims[x][2:], BOOL, (ones,))
+    ends = [aten.plain(t, name, SCALAR, FP32) for name in ("infinity", "zero")]
     masked = _filled(t, aten.to(t, x, FP32), mask)
     names = _sparse_rows(t, masked)
     convolved = _convolved(t, names[-1], weights, run.size("C_out"))
@@ -204,10 +199,10 @@ def _attention_by_kernels(t: Tape, run: OperatorRun, x: int, weights: tuple[int,
     """Liger's function: masks by kernels of their own, the convolution by torch; backward's names live to its end."""
     inside = t.alias(x)
     t.grad[inside] = False
-    masked = _made(t, "masked", t.dims[x], t.dtype[x], (inside,))
+    masked = aten.plain(t, "masked", t.dims[x], t.dtype[x], (inside,))
     probabilities = _liger_sparsemax(run)(t, masked)
     dims = (t.dims[x][0], Axis(Dim.HEADS, run.size("C_out")), *t.dims[x][2:])
-    convolved = _made(t, "convolved", dims, t.dtype[x], (probabilities,))
+    convolved = aten.plain(t, "convolved", dims, t.dtype[x], (probabilities,))
     out = t.fresh(dims, t.dtype[x], True, "output")
     below, wide = (aten.temporary(t, dims, t.dtype[x], f"gradient of the {name}") for name in ("scores", "rows"))
     spread = aten.temporary(t, t.dims[x], t.dtype[x], "gradient of the probabilities")

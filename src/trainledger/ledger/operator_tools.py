@@ -7,7 +7,7 @@ from trainledger.facts.devices import DEVICES
 from trainledger.facts.dtypes import DType
 from trainledger.facts.kernels import CUBLAS
 from trainledger.ledger.aten import temporary
-from trainledger.ledger.tape import Code, Step, Tape
+from trainledger.ledger.tape import Step, Tape, born, dead
 from trainledger.model.program import Role, Weight
 
 ONE = Axis(Dim.ONE, 1)
@@ -28,16 +28,6 @@ def parameter(t: Tape, name: str, dims: Dims, dtype: DType) -> int:
 def payloads(t: Tape, *values: int | None) -> list[int]:
     """Bytes of these tensors, not rounded; of one that there is none of, none."""
     return [t.dtype[value].bytes_of(elements(t.dims[value])) for value in values if value is not None]
-
-
-def born(*storages: int) -> tuple[Step, ...]:
-    """These temporaries are born."""
-    return tuple(Step(Code.BORN, 0, one) for one in storages)
-
-
-def dead(*storages: int) -> tuple[Step, ...]:
-    """These temporaries die."""
-    return tuple(Step(Code.DEAD, 0, one) for one in storages)
 
 
 def passing(*storages: int) -> tuple[Step, ...]:

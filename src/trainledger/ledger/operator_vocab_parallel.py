@@ -12,9 +12,9 @@ from collections.abc import Callable
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.facts.dtypes import BF16, BOOL, FP32, INT64
 from trainledger.ledger.operator_losses import total
-from trainledger.ledger.operator_tools import born, dead, entry, several
+from trainledger.ledger.operator_tools import entry, several
 from trainledger.ledger.operator_writers import OperatorRun, Written
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
 
 def _inputs(run: OperatorRun) -> tuple[Tape, int]:

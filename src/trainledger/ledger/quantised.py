@@ -6,7 +6,6 @@ awq/modules/linear/gemm.py (0.2.7.post3); transformers/integrations/finegrained_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
@@ -16,7 +15,7 @@ from trainledger.facts.quantization import BNB_4, BNB_INT8, FP8_ROWS, WHOLE_ROWS
 from trainledger.facts.torchtune import UNPACKING
 from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 from trainledger.model.program import Packing
 from trainledger.model.quantised import blocks_of
 
@@ -126,19 +125,15 @@ def _back(t: Tape, base: Base, low: DType) -> tuple[Step, ...]:
     dims, packing = t.dims[base.weight], base.packing
     made = scales(t, base)
     whole = aten.temporary(t, dims, packing.loaded if packing.kind.package == BNB_4.package else low, "weight, again")
-    steps = [*_steps(Code.BORN, made), Step(Code.BORN, 0, whole), *_steps(Code.DEAD, made)]
+    steps = [*born(*made), Step(Code.BORN, 0, whole), *dead(*made)]
     if packing.kind.product is Product.KEEP_INPUT:
         copies = aten.temporary(t, (base.dims[0], *dims), low, "weight of every sequence")
-        return (*steps, Step(Code.BORN, 0, copies), Step(Code.GRAD, 0), *_steps(Code.DEAD, (copies, whole)))
+        return (*steps, Step(Code.BORN, 0, copies), Step(Code.GRAD, 0), *dead(copies, whole))
     if packing.kind.package == BNB_4.package and packing.loaded != low:
         cast = aten.temporary(t, dims, low, "weight in the compute dtype, again")
         steps += [Step(Code.BORN, 0, cast), Step(Code.DEAD, 0, whole)]
         whole = cast
     return (*steps, Step(Code.GRAD, 0), Step(Code.DEAD, 0, whole))
-
-
-def _steps(code: Code, storages: Sequence[int]) -> tuple[Step, ...]:
-    return tuple(Step(code, 0, one) for one in storages)
 
 
 def _int8(t: Tape, base: Base) -> int:
@@ -171,7 +166,7 @@ def _int8_back(t: Tape, base: Base, older: bool) -> tuple[Step, ...]:
     if older:  # the gradient is quantised along rows and columns
         made.append(aten.temporary(t, base.dims, FP16, "gradient in fp16"))
         made += [aten.temporary(t, base.dims, INT8, f"{name} of the gradient") for name in ("codes", "turned codes")]
-    return (*_steps(Code.BORN, made), Step(Code.GRAD, 0), *_steps(Code.DEAD, made))
+    return (*born(*made), Step(Code.GRAD, 0), *dead(*made))
 
 
 def _fp8(t: Tape, base: Base) -> int:
@@ -185,6 +180,6 @@ def _fp8(t: Tape, base: Base) -> int:
     out = t.fresh(base.dims, low, t.grad[x], "output")
     whole = aten.temporary(t, t.dims[base.weight], low, "weight in backward")
     spread = aten.temporary(t, (t.dims[base.weight][0], blocks), low, "scales of every output")
-    steps = (*_steps(Code.BORN, (whole, spread)), Step(Code.GRAD, 0), *_steps(Code.DEAD, (spread, whole)))
+    steps = (*born(whole, spread), Step(Code.GRAD, 0), *dead(spread, whole))
     saves = (base.weight,) if t.grad[x] else ()
     return t.run(Prim("linear", (x, base.weight), (out,), saves, steps, (codes, scales)))

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from trainledger.base.dims import Dims
-from trainledger.base.sources import Source
-from trainledger.facts.dtypes import DType
 from trainledger.facts.phases import POLICY, REFERENCE
 from trainledger.facts.preference_row import Asked, Before, Preference, Reading
 from trainledger.facts.preferences import GIVEN, prepared_of
@@ -63,10 +61,6 @@ class Named(Book):
     def storage(self, account: Account, name: str, storage: Storage, why: str = "") -> int:
         """The line of a tape's storage."""
         return self.base.belongs(self.base.storage(account, self.word + name, storage, why), self.role)
-
-    def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:
-        """The line of one tensor of these dims."""
-        return self.made(account, name, dims, Made(dtype, source))
 
     def made(self, account: Account, name: str, dims: Dims, how: Made) -> int:
         """The line of one tensor that is spread over ranks or made on another stream."""

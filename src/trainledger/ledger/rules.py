@@ -38,6 +38,7 @@ from trainledger.ledger import (
 from trainledger.ledger.activations import activation
 from trainledger.ledger.edges import TURNS
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.mega_router import mega_of
 from trainledger.ledger.visits import Call, call_of
 from trainledger.model import program as p
 from trainledger.model.operations_megatron_moe import MoeSpec
@@ -153,7 +154,7 @@ def _megatron(f: Frame, op: Op, ins: list[int]) -> list[int]:
     """Megatron-Core's operations, by its own layers or by Transformer Engine's."""
     if isinstance(op.spec, MoeSpec):
         return mega_moe.apply(f, op.spec, ins)
-    if rules_megatron.mega_of(f).engine is None:
+    if mega_of(f).engine is None:
         return rules_megatron.apply(f, op, ins)
     return rules_te.apply(f, op, ins)
 

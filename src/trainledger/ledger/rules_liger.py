@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
-from trainledger.facts.dtypes import FP32, DType
+from trainledger.facts.dtypes import FP32
 from trainledger.facts.kernel_sets import KERNEL_SETS, LIGER_NORM, KernelSet
 from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
 from trainledger.ledger.reduction import column_sum_work
 from trainledger.ledger.software import Software
-from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Act, Model, Multiply, Norm, NormKind, Op, Weight
 
 HIGH_KINDS = (NormKind.RMS_ONE_PLUS, NormKind.RMS_POWER)  # times the weight in fp32
@@ -100,20 +100,15 @@ def _weight_steps(t: Tape, software: Software, spec: Norm, x: int, weight: int) 
     count, dtype = elements(t.dims[x][:-1]), FP32 if spec.kind in HIGH_KINDS else kept
     if at_least(software.liger, LIGER_NORM.by_processor):
         count, dtype = max(software.device.count, 1), FP32
-    partial = _temporary(t, (Axis(Dim.ROWS, count), width), dtype, "partial sums of the weight's gradient")
+    partial = aten.temporary(t, (Axis(Dim.ROWS, count), width), dtype, "partial sums of the weight's gradient")
     # the sum's result is made before the scratch memory of its kernel
-    whole = () if dtype == kept else (_temporary(t, (width,), dtype, "weight's gradient before the cast"),)
+    whole = () if dtype == kept else (aten.temporary(t, (width,), dtype, "weight's gradient before the cast"),)
     result = tuple(Step(Code.BORN, 0, value) for value in whole) or (Step(Code.GRAD, 1),)
     scratch = column_sum_work(t, count, width.size, software.device)
     work = tuple(Step(code, 0, value) for code in (Code.BORN, Code.DEAD) for value in scratch)
     cast = (Step(Code.GRAD, 1),) if whole else ()
     dead = tuple(Step(Code.DEAD, 0, value) for value in (partial, *whole))
     return (Step(Code.BORN, 0, partial),), (*result, *work, *cast, *dead)
-
-
-def _temporary(t: Tape, dims: Dims, dtype: DType, name: str) -> int:
-    t.storages.append(Storage.of(dims, dtype, f"{t.scope}: {name}"))
-    return len(t.storages) - 1
 
 
 def gated(t: Tape, gate: int, up: int) -> int:

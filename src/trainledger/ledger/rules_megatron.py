@@ -6,13 +6,13 @@ tensor_parallel/{layers,mappings}.py, fusions/*.py (0.19.2).
 
 from __future__ import annotations
 
-from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.base.dims import Axis, Dim, Dims, stretched
 from trainledger.facts.dtypes import BOOL, FP32
 from trainledger.facts.megatron import QKV
 from trainledger.ledger import aten, mega_attention, mega_mla, nn
 from trainledger.ledger.frame import Frame
-from trainledger.ledger.mega import Mega
 from trainledger.ledger.mega_embedding import cut, looked
+from trainledger.ledger.mega_router import mega_of
 from trainledger.ledger.tape import OWN, Code, Prim, Step, Tape
 from trainledger.model.operations_megatron import (
     Activated,
@@ -75,12 +75,6 @@ def knows(spec: object) -> bool:
     return isinstance(spec, MegatronSpec)
 
 
-def mega_of(f: Frame) -> Mega:
-    """How Megatron runs."""
-    assert f.software.mega is not None
-    return f.software.mega
-
-
 def norm(f: Frame, spec: Normalise, x: int) -> int:
     """torch.nn.LayerNorm, or torch.nn.RMSNorm in one kernel, which saves its input and one fp32 number a row."""
     t, weight = f.tape, f.need(spec.weight)
@@ -91,11 +85,6 @@ def norm(f: Frame, spec: Normalise, x: int) -> int:
     inverse = t.fresh(rows, FP32, False, "inverse root mean square")
     steps = (Step(Code.GRAD, 0), Step(Code.GRAD, 1))
     return t.run(Prim("rms_norm", (x, weight), (out, inverse), (x, inverse), steps, ()))
-
-
-def stretched(dims: Dims, by: int) -> Dims:
-    """The dims with a sequence `by` times as long."""
-    return tuple(Axis(one.dim, one.size * by) if one.dim is Dim.SEQUENCE else one for one in dims)
 
 
 def ranks_of(f: Frame, spec: Parallel) -> int:

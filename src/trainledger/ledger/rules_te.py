@@ -7,7 +7,7 @@ transformer_engine.py (0.14 to 0.19).
 
 from __future__ import annotations
 
-from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.base.dims import Axis, Dim, Dims, elements, stretched
 from trainledger.facts.dtypes import FP32
 from trainledger.facts.transformer_engine import CHANGES
 from trainledger.facts.versions import at_least
@@ -15,7 +15,7 @@ from trainledger.ledger import aten, mega_mla, mega_shared, rules_megatron, rule
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega import Engine
 from trainledger.ledger.mega_embedding import cut
-from trainledger.ledger.rules_megatron import mega_of, stretched
+from trainledger.ledger.mega_router import mega_of
 from trainledger.ledger.rules_te_fp8 import Read
 from trainledger.ledger.software import Software
 from trainledger.ledger.tape import Code, Prim, Step, Tape

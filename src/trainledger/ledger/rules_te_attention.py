@@ -15,7 +15,7 @@ from trainledger.ledger import aten, attention, rules_te_context
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import cudnn_workspace
 from trainledger.ledger.mega import Backend, Engine
-from trainledger.ledger.rules_megatron import mega_of
+from trainledger.ledger.mega_router import mega_of
 from trainledger.ledger.tape import EXTERNAL, Code, Prim, Step, Tape
 from trainledger.lines.kernel_work import up
 

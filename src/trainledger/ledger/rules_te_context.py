@@ -6,7 +6,7 @@ is the one whose tokens see all others', which attends to whole blocks at each s
 
 from __future__ import annotations
 
-from trainledger.base.dims import Axis, Dim, Dims
+from trainledger.base.dims import Axis, Dim, Dims, stretched
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.facts.transformer_engine import CHANGES, RING
 from trainledger.facts.versions import at_least
@@ -14,7 +14,7 @@ from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import cudnn_workspace
 from trainledger.ledger.mega import Engine
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
 Heads = tuple[int, int, int]  # queries, keys, values
 GRADS = tuple(Step(Code.GRAD, at) for at in range(len(("queries", "keys", "values"))))
@@ -47,22 +47,9 @@ class _Made:
         return made
 
 
-def _born(made: list[int]) -> tuple[Step, ...]:
-    return tuple(Step(Code.BORN, 0, one) for one in made)
-
-
-def _dead(made: list[int]) -> tuple[Step, ...]:
-    return tuple(Step(Code.DEAD, 0, one) for one in made)
-
-
 def _both(dims: Dims) -> Dims:
     """Keys and values as one tensor."""
     return (Axis(Dim.ELEMENTS, len(("keys", "values"))), *dims)
-
-
-def longer(dims: Dims, by: int) -> Dims:
-    """The dims with a sequence `by` times as long."""
-    return tuple(Axis(one.dim, one.size * by) if one.dim is Dim.SEQUENCE else one for one in dims)
 
 
 def _kernel(f: Frame, engine: Engine, dims: Dims) -> list[int]:
@@ -115,7 +102,7 @@ def _in_two_ways(f: Frame, engine: Engine, qkv: Heads) -> int:
     kept = t.fresh(t.dims[q], t.dtype[q], False, "output as it is saved") if apart else None
     more = () if kept is None else (kept,)
     again = [] if apart else _Made(f).make(t.dims[q], t.dtype[q], "output of all tokens")
-    steps = (*_born(again), *_ring_back(f, engine, parts), *_dead(again))
+    steps = (*born(*again), *_ring_back(f, engine, parts), *dead(*again))
     t.run(Prim("ring attention", parts, (total, last, sums, *more), (q, last, sums, *more), steps, tuple(made.all)))
     back = _Made(f)
     back.make(t.dims[q], FP32, "output sent", len(("copy", "received")))
@@ -133,7 +120,7 @@ def _sent(f: Frame, q: int) -> tuple[Step, ...]:
     sent = made.make(t.dims[q], t.dtype[q], "output's gradient sent", len(("copy", "received")))
     made.stream = RING.stream
     arrived = made.make(t.dims[q], t.dtype[q], "output's gradient of all tokens")
-    return (*_born(sent), *_born(arrived), *_dead(sent), *(Step(Code.GIVE, 0, one) for one in arrived))
+    return (*born(*sent), *born(*arrived), *dead(*sent), *(Step(Code.GIVE, 0, one) for one in arrived))
 
 
 def _exchanged_heads(f: Frame, qkv: Heads) -> Heads:
@@ -147,7 +134,7 @@ def _exchanged_heads(f: Frame, qkv: Heads) -> Heads:
     q, k, v = (_beside(t, t.fresh(t.dims[one], t.dtype[one], True, "of more tokens")) for one in qkv)
     grads = [beside.make(t.dims[one], t.dtype[one], "gradient")[0] for one in qkv]
     given = (Step(Code.GIVE, at, one) for at, one in enumerate(grads))
-    steps = (*_born(ordered.all), *_born(grads), *_dead(ordered.all), *given)
+    steps = (*born(*ordered.all), *born(*grads), *dead(*ordered.all), *given)
     t.run(Prim("exchange heads", qkv, (q, k, v), (), steps, tuple(sent.all)))
     return q, k, v
 
@@ -160,7 +147,7 @@ def _ring_back(f: Frame, engine: Engine, qkv: Heads) -> tuple[Step, ...]:
     for one in qkv:
         parts.make(t.dims[one], t.dtype[one], "gradient of a step")
     inside = [*parts.all, *_kernel(f, engine, t.dims[q])]
-    return (Step(Code.GRAD, 0), *_born(buffers), *_born(inside), *_dead(inside), *GRADS[1:], *_dead(buffers))
+    return (Step(Code.GRAD, 0), *born(*buffers), *born(*inside), *dead(*inside), *GRADS[1:], *dead(*buffers))
 
 
 def _gathered(f: Frame, engine: Engine, qkv: Heads) -> int:
@@ -169,7 +156,7 @@ def _gathered(f: Frame, engine: Engine, qkv: Heads) -> int:
     t, (q, k, v) = f.tape, qkv
     gathered = _Made(f)
     for one in (k, v):
-        gathered.make(longer(t.dims[one], engine.ranks), t.dtype[one], "gathered keys or values", RING.steps)
+        gathered.make(stretched(t.dims[one], engine.ranks), t.dtype[one], "gathered keys or values", RING.steps)
     out = t.fresh(t.dims[q], t.dtype[q], True, "output")
     sums = t.fresh(t.dims[q][:-1], FP32, False, "logsumexp")
     apart = not at_least(engine.release, CHANGES.apart)
@@ -177,13 +164,13 @@ def _gathered(f: Frame, engine: Engine, qkv: Heads) -> int:
     outs = (out, sums, kept) if apart else (out, sums)
     again, slopes, inside = _Made(f), _Made(f), _Made(f)
     for one in (k, v):
-        again.make(longer(t.dims[one], engine.ranks), t.dtype[one], "gathered keys or values")
-        slopes.make(longer(t.dims[one], engine.ranks), t.dtype[one], "gradient of gathered keys or values")
-        inside.make(longer(t.dims[one], engine.ranks), t.dtype[one], "gradient of a step")
+        again.make(stretched(t.dims[one], engine.ranks), t.dtype[one], "gathered keys or values")
+        slopes.make(stretched(t.dims[one], engine.ranks), t.dtype[one], "gradient of gathered keys or values")
+        inside.make(stretched(t.dims[one], engine.ranks), t.dtype[one], "gradient of a step")
     work = [*inside.all, *_kernel(f, engine, t.dims[q])]
     steps = (
-        *_born(again.all), Step(Code.GRAD, 0), *_born(slopes.all), *_born(work), *_dead(work), *GRADS[1:],
-        *_dead([*again.all, *slopes.all]),
+        *born(*again.all), Step(Code.GRAD, 0), *born(*slopes.all), *born(*work), *dead(*work), *GRADS[1:],
+        *dead(*again.all, *slopes.all),
     )  # fmt: skip
     t.run(Prim("gathered attention", qkv, outs, (q, k, v, kept, sums), steps, tuple(gathered.all)))
     t.end([value for value in outs if value != out])
@@ -230,7 +217,7 @@ def _by_heads_back(f: Frame, engine: Engine, qkv: Heads) -> tuple[Step, ...]:
     given = tuple(Step(Code.GIVE, at, one) for at, one in enumerate(grads))
     work = _kernel(f, engine, t.dims[q])
     return (
-        *_born(sent), *_born(arrived), *_dead(sent), *_born(made.all[:-1]), *_born(work), *_dead(work),
-        *_born(ordered.all), *_born(grads), *_born(received), *_dead([*received, *ordered.all, *made.all[:-1]]),
-        *_dead(arrived), *given,
+        *born(*sent), *born(*arrived), *dead(*sent), *born(*made.all[:-1]), *born(*work), *dead(*work),
+        *born(*ordered.all), *born(*grads), *born(*received), *dead(*received, *ordered.all, *made.all[:-1]),
+        *dead(*arrived), *given,
     )  # fmt: skip

@@ -7,16 +7,15 @@ Source: transformer_engine/pytorch/module/{linear,layernorm_linear,grouped_linea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainledger.base.dims import Dim, Dims
+from trainledger.base.dims import Dim, Dims, stretched
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.mega_embedding import cut
 from trainledger.ledger.mega_fp8 import Quant, bytes_of, copies
-from trainledger.ledger.rules_megatron import mega_of, stretched
-from trainledger.ledger.tape import Code, Prim, Step
+from trainledger.ledger.mega_router import mega_of
+from trainledger.ledger.tape import Code, Prim, Step, born, dead
 from trainledger.model.operations_megatron import Parallel
 
 
@@ -76,16 +75,6 @@ def normalised(f: Frame, quant: Quant, x: int, gathers: bool, statistics: tuple[
     return found
 
 
-def born(made: Sequence[int]) -> tuple[Step, ...]:
-    """Births of temporaries."""
-    return tuple(Step(Code.BORN, 0, one) for one in made)
-
-
-def dead(made: Sequence[int]) -> tuple[Step, ...]:
-    """Deaths of temporaries."""
-    return tuple(Step(Code.DEAD, 0, one) for one in made)
-
-
 def column(f: Frame, spec: Parallel, x: int, dims: Dims, ranks: int) -> int:
     """A layer over its outputs that has no norm of its own; `ranks`: over which the input is spread."""
     t, quant = f.tape, needed(f)
@@ -102,7 +91,7 @@ def column(f: Frame, spec: Parallel, x: int, dims: Dims, ranks: int) -> int:
     spread = spread_work(f, quant, x, ranks)
     learned = tuple(Step(Code.GRAD, at) for at in range(1 + mega_of(f).added, len(ins)))
     ahead, behind = [*slopes, *again, *spread], [*spread, *again, *slopes]
-    steps = (*born(ahead), Step(Code.GRAD, 0), *learned, *dead(behind))
+    steps = (*born(*ahead), Step(Code.GRAD, 0), *learned, *dead(*behind))
     t.run(Prim("te linear", tuple(ins), (out,), (*found.saved, ins[1]), steps, work))
     t.end(found.made)
     return out
@@ -138,7 +127,7 @@ def row(f: Frame, spec: Parallel, x: int, dims: Dims, ranks: int) -> int:
     slopes = temporaries(f, quant, whole, "gradient")
     again = temporaries(f, quant, t.dims[x], "input", rows=False) if keep else []
     learned = () if mega.added else (Step(Code.GRAD, 1),)
-    steps = (*born([*slopes, *again]), Step(Code.GRAD, 0), *learned, *dead([*again, *slopes]))
+    steps = (*born(*slopes, *again), Step(Code.GRAD, 0), *learned, *dead(*again, *slopes))
     ins = (x, f.need(spec.weight))
     t.run(Prim("te linear", ins, (out,), (*found.saved, ins[1]), steps, work))
     t.end(found.made)

@@ -209,3 +209,13 @@ def over_vocabulary(dims: Dims) -> bool:
     """Whether a tensor has an entry per token and word: logits, and what the loss makes of them."""
     names = [axis.dim for axis in dims]  # asked of every storage, of which few have an entry per word
     return WORDS in names and any(name in TOKENS for name in names)
+
+
+def born(*storages: int) -> tuple[Step, ...]:
+    """These temporaries are born."""
+    return tuple(Step(Code.BORN, 0, one) for one in storages)
+
+
+def dead(*storages: int) -> tuple[Step, ...]:
+    """These temporaries die."""
+    return tuple(Step(Code.DEAD, 0, one) for one in storages)

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from trainledger.base.dims import Axis, Dim
 from trainledger.facts.deepspeed import DEEPSPEED, FP32_PART
 from trainledger.facts.dtypes import DType
+from trainledger.ledger.book import Book, Made
 from trainledger.ledger.host import Kept
 from trainledger.ledger.registered import Slot
+from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of
 
 
@@ -141,3 +144,9 @@ def fillings(sizes: Iterable[int], limit: int) -> Iterator[tuple[int, ...]]:
             held = []
     if held:
         yield tuple(held)
+
+
+def reduction(book: Book, name: str, size: int, made: tuple[DType, int]) -> int:
+    """A flat tensor (elements) of the reduction of gradients; `made`: its dtype, and the stream on which it is made."""
+    dtype, stream = made
+    return book.made(Account.REDUCTION, name, (Axis(Dim.ELEMENTS, size),), Made(dtype, DEEPSPEED.source, 1, stream))

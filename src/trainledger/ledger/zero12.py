@@ -18,7 +18,7 @@ from trainledger.ledger.arrange import Hooks
 from trainledger.ledger.blocks import Arrived, Walked
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.registered import Slot
-from trainledger.ledger.zero import Group, Zero, fillings, slices
+from trainledger.ledger.zero import Group, Zero, fillings, reduction, slices
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events
 
@@ -111,7 +111,7 @@ class Zero12(Hooks):
         if self.stay.buckets or not self.how.contiguous:
             return []
         names = ("reduce bucket", "second reduce bucket")[: 1 + self.how.overlap]
-        self.stay.buckets = [self._line(name, self.how.bucket, (self.how.came, 0)) for name in names]
+        self.stay.buckets = [reduction(self.book, name, self.how.bucket, (self.how.came, 0)) for name in names]
         return [line + 1 for line in self.stay.buckets]
 
     def _take(self, slot: Slot) -> list[int]:
@@ -171,9 +171,13 @@ class Zero12(Hooks):
         events: list[int] = []
         for turn in turns:
             stream = REDUCTION if how.overlap else 0
-            made = [self._line("reduce bucket, by owner", sum(turn), (self.how.came, stream))] if turn[1:] else []
+            made = (
+                [reduction(self.book, "reduce bucket, by owner", sum(turn), (self.how.came, stream))]
+                if turn[1:]
+                else []
+            )
             if how.dtypes.reduce != how.came:
-                made.append(self._line("gradients cast to reduce", sum(turn), (how.dtypes.reduce, stream)))
+                made.append(reduction(self.book, "gradients cast to reduce", sum(turn), (how.dtypes.reduce, stream)))
             events += [*(line + 1 for line in made), *(-line - 1 for line in reversed(made))]
         return events
 
@@ -207,7 +211,7 @@ class Zero12(Hooks):
         size = sum(group.piece(slot, self.how.rank or 0) for group in self.groups if slot in group.owners)
         if size:
             for name, dtype in (("norm of a gradient's piece", FP64), ("piece of a gradient, cast", FP32)):
-                line = self._line(name, size, (dtype, 0))
+                line = reduction(self.book, name, size, (dtype, 0))
                 events += [line + 1, -line - 1]
         events += self._dropped(slot)
         self.stay.grads.pop(slot, None)
@@ -241,8 +245,3 @@ class Zero12(Hooks):
         dims = (Axis(Dim.ELEMENTS, size),)
         stream = REDUCTION if self.how.overlap else 0
         return self.book.made(Account.GRADIENTS, name, dims, Made(dtype, DEEPSPEED.source, self.how.ranks, stream))
-
-    def _line(self, name: str, size: int, made: tuple[DType, int]) -> int:
-        dtype, stream = made
-        dims = (Axis(Dim.ELEMENTS, size),)
-        return self.book.made(Account.REDUCTION, name, dims, Made(dtype, DEEPSPEED.source, 1, stream))

@@ -12,18 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trainledger.base.dims import Axis, Dim
 from trainledger.facts.deepspeed import DEEPSPEED, FREED_EMBEDDING
-from trainledger.facts.dtypes import FP32, FP64, DType
+from trainledger.facts.dtypes import FP32, FP64
 from trainledger.ledger.arrange import Hooks
 from trainledger.ledger.blocks import Arrived, Walked
-from trainledger.ledger.book import Book, Made
+from trainledger.ledger.book import Book
 from trainledger.ledger.registered import Slot
 from trainledger.ledger.visits import Call, Visit
 from trainledger.ledger.woven import Woven
-from trainledger.ledger.zero import Zero
+from trainledger.ledger.zero import Zero, reduction
 from trainledger.ledger.zero3_fetch import Coordinator, Mode
-from trainledger.lines.line import Account
 from trainledger.lines.shards import rows_of
 from trainledger.lines.stream import Events
 from trainledger.model.program import Model, Weight
@@ -247,9 +245,11 @@ class Zero3(Hooks):
         sizes = [rows_of(slot.size, how.ranks) * how.ranks for slot in bucket]
         if how.dtypes.reduce != how.dtypes.weights:
             whole = sum(slot.size for slot in bucket)
-            made.append(self._line("gradients cast to reduce", whole, (how.dtypes.reduce, self._stream)))
+            made.append(reduction(self.book, "gradients cast to reduce", whole, (how.dtypes.reduce, self._stream)))
         if how.scatter and (bucket[1:] or sizes[0] != bucket[0].size):
-            made.append(self._line("gradients to reduce, padded", sum(sizes), (how.dtypes.reduce, self._stream)))
+            made.append(
+                reduction(self.book, "gradients to reduce, padded", sum(sizes), (how.dtypes.reduce, self._stream))
+            )
         events = [*(line + 1 for line in made), *(-line - 1 for line in reversed(made))]
         for slot in bucket:
             if how.offload:
@@ -263,17 +263,12 @@ class Zero3(Hooks):
         """This rank's part of a gradient (elements) comes back from the host: its copy in fp32, its norm in pieces."""
         if part in self.back:
             return self.back[part]
-        back = self._line("part of a gradient, from the host", part, (self.how.dtypes.accumulate, 0))
-        cast = self._line("part of a gradient, cast", part, (FP32, 0))
-        norm = self._line("norm of a part of a gradient", min(part, DEEPSPEED.norm_chunk), (FP64, 0))
+        back = reduction(self.book, "part of a gradient, from the host", part, (self.how.dtypes.accumulate, 0))
+        cast = reduction(self.book, "part of a gradient, cast", part, (FP32, 0))
+        norm = reduction(self.book, "norm of a part of a gradient", min(part, DEEPSPEED.norm_chunk), (FP64, 0))
         self.back[part] = [back + 1, cast + 1, -cast - 1, norm + 1, -norm - 1, -back - 1]
         return self.back[part]
 
     @property
     def _stream(self) -> int:
         return REDUCTION if self.how.overlap else 0
-
-    def _line(self, name: str, size: int, made: tuple[DType, int]) -> int:
-        dtype, stream = made
-        dims = (Axis(Dim.ELEMENTS, size),)
-        return self.book.made(Account.REDUCTION, name, dims, Made(dtype, DEEPSPEED.source, 1, stream))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -17,6 +17,7 @@ from trainledger.plan.types import (
     Share,
     Size,
     Text,
+    optional,
     refusal,
 )
 from trainledger.plan.types import Sequence as Tokens
@@ -43,10 +44,6 @@ def _level(value: object) -> int:
     raise refusal(shown(value), " or ".join(map(str, ENGINE.levels)))
 
 
-def _optional(read: Callable[[object], Any]) -> BeforeValidator:
-    return BeforeValidator(lambda value: None if value is None else read(value))
-
-
 Placement = Annotated[
     str | int,
     BeforeValidator(_placement),
@@ -54,11 +51,11 @@ Placement = Annotated[
 ]
 RoleModel = Annotated[
     str | dict[str, Any] | None,
-    _optional(_model),
+    optional(_model),
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "object"}, {"type": "null"}]}),
 ]
 Level = Annotated[
-    int | None, _optional(_level), WithJsonSchema({"anyOf": [{"enum": list(ENGINE.levels)}, {"type": "null"}]})
+    int | None, optional(_level), WithJsonSchema({"anyOf": [{"enum": list(ENGINE.levels)}, {"type": "null"}]})
 ]
 Partial = dict[str, Any] | None
 

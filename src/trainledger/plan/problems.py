@@ -145,3 +145,8 @@ def _description(path: Path) -> str:
     model = _section(path[:-1])
     field = model.model_fields.get(str(path[-1])) if model else None
     return field.description.rstrip(".") if field and field.description else "see `trainledger schema`"
+
+
+def touches(path: str, other: str) -> bool:
+    """Whether two dotted paths are one, or one lies under the other."""
+    return path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.")

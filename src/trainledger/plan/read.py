@@ -14,7 +14,7 @@ from trainledger.facts.phases import POLICY
 from trainledger.plan.acting import Roles
 from trainledger.plan.check import findings
 from trainledger.plan.options import check_options
-from trainledger.plan.problems import problems_of
+from trainledger.plan.problems import problems_of, touches
 from trainledger.plan.roles import overlaid
 from trainledger.plan.schema import NULL_MEANS_LEFT_OUT, Plan
 from trainledger.plan.text import Path, dotted, shown
@@ -59,7 +59,7 @@ def read_plan(data: object, where: Where = nowhere) -> Plan:
     if plan is not None:
         hidden = {dotted(path) for path in broken}
         for finding in findings(plan):
-            if not any(_touches(key, name) for key in finding.keys for name in hidden):
+            if not any(touches(key, name) for key in finding.keys for name in hidden):
                 problems.append((tuple(finding.problem.path.split(".")), finding.problem))
     if not problems and plan is not None and plan.roles is not None:
         problems += _of_roles(clean, plan.roles)
@@ -100,10 +100,6 @@ def _validate(clean: dict[str, Any], problems: list[tuple[Path, Problem]]) -> tu
         return Plan.model_validate(clean), broken
     except ValidationError:
         return None, broken
-
-
-def _touches(key: str, broken: str) -> bool:
-    return key == broken or key.startswith(f"{broken}.") or broken.startswith(f"{key}.")
 
 
 def _placed(problems: Iterable[tuple[Path, Problem]], where: Where) -> list[Problem]:

@@ -135,7 +135,8 @@ def _bool_or_degree(value: object) -> bool | int:
     raise refusal(shown(value), "true, false or a number of ranks")
 
 
-def _optional(read: Callable[[object], Any]) -> BeforeValidator:
+def optional(read: Callable[[object], Any]) -> BeforeValidator:
+    """A reader of a value that may be null."""
     return BeforeValidator(lambda value: None if value is None else read(value))
 
 
@@ -147,30 +148,30 @@ _OPTIMIZERS = (*OPTIMIZERS, *(name for name in LATER_OPTIMIZERS.names if name no
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 
 MicroBatch = Annotated[int, BeforeValidator(_whole(MICRO_BATCH)), WithJsonSchema(_COUNT_SCHEMA)]
-MicroBatchOrNull = Annotated[int | None, _optional(_whole(MICRO_BATCH)), WithJsonSchema(_COUNT_OR_NULL)]
+MicroBatchOrNull = Annotated[int | None, optional(_whole(MICRO_BATCH)), WithJsonSchema(_COUNT_OR_NULL)]
 Sequence = Annotated[int, BeforeValidator(_whole(SEQUENCE)), WithJsonSchema(_COUNT_SCHEMA)]
-LossTokens = Annotated[int | None, _optional(_whole(SEQUENCE)), WithJsonSchema(_COUNT_OR_NULL)]
+LossTokens = Annotated[int | None, optional(_whole(SEQUENCE)), WithJsonSchema(_COUNT_OR_NULL)]
 Accumulation = Annotated[int, BeforeValidator(_whole(ACCUMULATION)), WithJsonSchema(_COUNT_SCHEMA)]
-GlobalBatch = Annotated[int | None, _optional(_whole(GLOBAL_BATCH)), WithJsonSchema(_COUNT_OR_NULL)]
-SavesOrNull = Annotated[int | None, _optional(_whole(SAVES)), WithJsonSchema(_COUNT_OR_NULL)]
-CountOrNull = Annotated[int | None, _optional(_whole(ACCUMULATION)), WithJsonSchema(_COUNT_OR_NULL)]
+GlobalBatch = Annotated[int | None, optional(_whole(GLOBAL_BATCH)), WithJsonSchema(_COUNT_OR_NULL)]
+SavesOrNull = Annotated[int | None, optional(_whole(SAVES)), WithJsonSchema(_COUNT_OR_NULL)]
+CountOrNull = Annotated[int | None, optional(_whole(ACCUMULATION)), WithJsonSchema(_COUNT_OR_NULL)]
 Degree = Annotated[int, BeforeValidator(_whole(DEGREE)), WithJsonSchema(_COUNT_SCHEMA)]
-DegreeOrNull = Annotated[int | None, _optional(_whole(DEGREE)), WithJsonSchema(_COUNT_OR_NULL)]
-AdapterRank = Annotated[int | None, _optional(_whole(RANK)), WithJsonSchema(_COUNT_OR_NULL)]
-Layers = Annotated[int | None, _optional(_whole(RANK)), WithJsonSchema(_COUNT_OR_NULL)]
-GroupSize = Annotated[int | None, _optional(_group), WithJsonSchema(_GROUP_OR_NULL)]
-Parameters = Annotated[int | None, _optional(_whole(PARAMETERS, 0)), WithJsonSchema(_COUNT_OR_NULL)]
-Count = Annotated[int | None, _optional(_whole(PARAMETERS)), WithJsonSchema(_COUNT_OR_NULL)]
+DegreeOrNull = Annotated[int | None, optional(_whole(DEGREE)), WithJsonSchema(_COUNT_OR_NULL)]
+AdapterRank = Annotated[int | None, optional(_whole(RANK)), WithJsonSchema(_COUNT_OR_NULL)]
+Layers = Annotated[int | None, optional(_whole(RANK)), WithJsonSchema(_COUNT_OR_NULL)]
+GroupSize = Annotated[int | None, optional(_group), WithJsonSchema(_GROUP_OR_NULL)]
+Parameters = Annotated[int | None, optional(_whole(PARAMETERS, 0)), WithJsonSchema(_COUNT_OR_NULL)]
+Count = Annotated[int | None, optional(_whole(PARAMETERS)), WithJsonSchema(_COUNT_OR_NULL)]
 Share = Annotated[
     float | None,
-    _optional(_real(0, 1)),
+    optional(_real(0, 1)),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}]}),
 ]
-Size = Annotated[int | None, _optional(_size), WithJsonSchema(_SIZE_OR_NULL)]
+Size = Annotated[int | None, optional(_size), WithJsonSchema(_SIZE_OR_NULL)]
 Dropout = Annotated[float, BeforeValidator(_real(0, 1)), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})]
 Norm = Annotated[
     float | None,
-    _optional(_real(0, math.inf)),
+    optional(_real(0, math.inf)),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]}),
 ]
 ExpertLoad = Annotated[
@@ -183,7 +184,7 @@ Framework = Annotated[str, BeforeValidator(_named(FRAMEWORKS.names)), WithJsonSc
 Kernel = Annotated[str, BeforeValidator(_named(KERNELS.names)), WithJsonSchema({"enum": list(KERNELS.names)})]
 Targets = Annotated[
     str | tuple[str, ...] | None,
-    _optional(_texts_or()),
+    optional(_texts_or()),
     WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS, {"type": "null"}]}),
 ]
 Trainable = Annotated[
