@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from tests.allocator.streams import CONFS, streams
 from trainledger.allocator.conf import parse_conf
-from trainledger.allocator.replay import Given, least, replay, smallest_capacity, state_at
+from trainledger.allocator.replay import Given, least, replay, smallest_capacity
+from trainledger.allocator.simulator import Simulator
+from trainledger.allocator.state import state_of
 from trainledger.allocator.stream import Builder, Stream, StreamError
 from trainledger.base.units import MIB
 
@@ -38,7 +40,9 @@ def test_peaks_and_where_they_are() -> None:
 
 def test_state_at_a_peak() -> None:
     stream = fragmented()
-    state = state_at(stream, replay(stream).reserved.at)
+    simulator = Simulator()
+    simulator.run(stream, 0, replay(stream).reserved.at + 1)
+    state = state_of(simulator)
     assert sum(one.size for one in state) == 220 * MIB
     assert sum(one.idle for one in state) == 3
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.plans import plan_of
+from trainledger.answer.estimate import estimate
 from trainledger.answer.notes_beyond import beyond_notes, beyond_uncounted
 
 PIPELINE = {"strategy": "fsdp2", "pp": 2, "dp": 2}
@@ -80,3 +81,17 @@ def test_rows_of_a_trainer_that_may_be_padded_are_named(sections: dict[str, Any]
 
 def test_a_plain_loop_s_rows_are_as_it_says() -> None:
     assert not [*beyond_uncounted(plan_of(task="sft", batch={"micro_batch": 2}))]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("galore-adamw", "singular value decomposition"),
+        ("adamw-torchao-8bit", "a step that is compiled"),
+        ("adamw", ""),
+    ],
+)
+def test_what_an_optimizers_step_makes_without_a_rule_is_said(name: str, said: str) -> None:
+    told = [one for one in estimate(plan_of(optimizer={"name": name})).notes.uncounted if one.startswith("optimizer.")]
+    assert bool(told) == bool(said)
+    assert all(said in one and "may be too low" in one for one in told)

@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
 
 import pytest
 
-from trainledger.answer.search_split import Choice, Problem, brute, cost, solve
+from trainledger.answer.search_split import Choice, Problem, Solution, cost, solve
+
+
+def brute(problem: Problem) -> Solution | None:
+    """The best of all splits, one by one: for few layers and stages."""
+    best: Solution | None = None
+    for counts in splits(problem.layers, len(problem.flight)):
+        for choice, way in enumerate(problem.choices):
+            for first in range(sum(problem.layers) + 1) if way.again else (0,):
+                seconds, fits = cost(problem, counts, choice, first)
+                if fits and (best is None or seconds < best.seconds):
+                    best = Solution(counts, choice, first, seconds)
+    return best
+
+
+def splits(layers: Sequence[int], stages: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Every split of layers in their order over stages, of which only those at the ends may have none."""
+    kinds = [kind for kind, count in enumerate(layers) for _ in range(count)]
+    for cuts in product(range(len(kinds) + 1), repeat=stages - 1):
+        bounds = (0, *cuts, len(kinds))
+        pairs = list(pairwise(bounds))
+        if any(start > end for start, end in pairs) or any(start == end for start, end in pairs[1:-1]):
+            continue
+        yield tuple(tuple(kinds[start:end].count(kind) for kind in range(len(layers))) for start, end in pairs)
 
 
 def drawn(seed: int) -> Problem:

@@ -16,7 +16,6 @@ from trainledger.facts.overheads import (
     Interval,
     communicators,
     context,
-    device_over_reserved,
     libraries,
     peers,
     reserved_over_allocated,
@@ -80,13 +79,6 @@ def test_more_communicators_never_hold_less(world: int, groups: int) -> None:
     fewer, more = communicators(world, groups), communicators(world, groups + 1)
     assert fewer.expected <= more.expected
     assert fewer.high <= more.high <= 6 * GIB
-
-
-def test_the_device_holds_context_and_communicators() -> None:
-    one, many = device_over_reserved("sm80", 1), device_over_reserved("sm80", 8)
-    assert one.expected == context("sm80").expected
-    assert many.high == context("sm80").high + communicators(8).high
-    assert "NVLink" in many.source.title
 
 
 def test_libraries_of_kernel_sets_add_to_the_context() -> None:

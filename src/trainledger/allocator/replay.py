@@ -124,13 +124,6 @@ def _segments(state: State) -> Segments:
     )
 
 
-def state_at(stream: Stream, event: int, conf: Conf = DEFAULT, given: Given | None = None) -> State:
-    """The segments right after an event (from 0), such as that of a peak."""
-    simulator = prepared(conf, given or Given())
-    simulator.run(stream, 0, event + 1)
-    return state_of(simulator)
-
-
 def history(stream: Stream, conf: Conf = DEFAULT, given: Given | None = None) -> tuple[array[int], ...]:
     """Allocated, active and reserved bytes after every event, up to the one that does not fit. Raises StreamError."""
     simulator = prepared(conf, given or Given())

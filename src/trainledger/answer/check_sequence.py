@@ -15,7 +15,7 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
 
-WAY, TILES = "parallel.options.cp_comm_type", "parallel.options.tiled_mlp"
+TILES = "parallel.options.tiled_mlp"
 
 
 def exchanges(plan: Plan) -> bool:

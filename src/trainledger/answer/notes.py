@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainledger.answer.bands import Peak
-from trainledger.answer.notes_beyond import beyond_notes, beyond_uncounted
+from trainledger.answer.notes_beyond import beyond_notes, beyond_uncounted, step_uncounted
 from trainledger.answer.notes_megatron import megatron_notes
 from trainledger.answer.notes_model import model_notes, towers_beside, towers_uncounted
 from trainledger.answer.notes_preferences import critic_beside, losses_beside
@@ -83,6 +83,7 @@ def notes_of(plan: Plan, model: Model, device: Device | None) -> Notes:
             *_options(plan),
             *_further(model),
             *_whole(plan),
+            *step_uncounted(plan),
             *beyond_uncounted(plan),
         ),
         (*towers_beside(plan), *losses_beside(plan), *critic_beside(plan)),

@@ -6,18 +6,20 @@ from collections.abc import Iterator
 
 from trainledger.answer.check_acting import acts
 from trainledger.answer.check_offload import offloads_inputs
+from trainledger.facts.option_row import Direction
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.torchao_offload import HOST_STEP
 from trainledger.facts.torchtune import TRL_PLAIN
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.ledger.host_stepped import steps_on_host
+from trainledger.ledger.rank import updates_of
 from trainledger.ledger.rows import brings, hides
 from trainledger.plan.beyond import Lengths
 from trainledger.plan.degrees import degrees
 from trainledger.plan.lengths import several
 from trainledger.plan.schema import Plan
 
-LOW = "the ledger may be too low"
+LOW = Direction.LOW.value
 PRETRAIN = "pretrain"  # the task whose rows are cut from one text
 PACKING = ("packing", "padding_free")  # options of a Trainer whose rows hold no padding
 
@@ -42,6 +44,14 @@ def _rows(plan: Plan) -> str:
     """Padded rows, and the mask that is counted with them."""
     counted = hides(plan) and plan.stack.attention not in ("flash", "flex")
     return "padded rows and the mask that hides padding" if counted else "padded rows"
+
+
+def step_uncounted(plan: Plan) -> Iterator[str]:
+    """What an optimizer's step makes besides, which has no rule."""
+    updates = updates_of(plan)
+    step = updates.row.implementation(updates.implementation)
+    if step.uncounted and (plan.adapter is not None or plan.trainable != "none"):
+        yield f"optimizer.name: {step.uncounted}; {LOW} ({step.source})"
 
 
 def beyond_uncounted(plan: Plan) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainledger.answer.search_shape import Shape
-from trainledger.answer.search_space import Floats, Grid, Ints, Mesh, copied
+from trainledger.answer.search_space import Floats, Grid, Ints, copied
 from trainledger.plan.schema import Plan
 from trainledger.plan.stages import LAYOUT, Chunk, split_of, stages
 
@@ -102,8 +102,3 @@ def _padded(rows: Sequence[Sequence[tuple[int, ...]]]) -> Ints:
     longest = max(map(len, rows))
     filled = [[*one, *[one[-1]] * (longest - len(one))] for one in rows]
     return np.array(filled, dtype=np.int64)
-
-
-def mesh_key(mesh: Mesh) -> Key:
-    """The key of a mesh's split."""
-    return mesh.pp, mesh.vpp, mesh.layout

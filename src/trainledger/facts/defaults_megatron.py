@@ -9,7 +9,7 @@ from trainledger.facts.megatron import FRAMEWORKS
 from trainledger.facts.transformer_engine import NAME as ENGINE
 
 CORE = framework(*FRAMEWORKS)
-LM, BRIDGE, NEMO = framework("megatron"), framework("megatron-bridge"), framework("nemo")
+BRIDGE, NEMO = framework("megatron-bridge"), framework("nemo")
 CONFIG = Source("Megatron-Core TransformerConfig", "megatron/core/transformer/transformer_config.py", "2026-08")
 PROVIDERS = "src/megatron/bridge/models/{gpt_provider,deepseek/*_bridge,qwen/qwen3_moe_bridge}.py"
 BRIDGE_MODEL = Source("Megatron-Bridge providers, what they leave on", PROVIDERS, "067f987, 2026-08")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.base.sources import Source
-from trainledger.base.units import GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,6 @@ LOADING = Loading(
     ),
 )
 
-SHOWN_GB = GIB  # what DeepSpeed prints as GB
 LEFT_OUT = (
     "activations, logits and what the loss makes of them",
     "reduce buckets and their flat copies, gathers under way and fetched ahead",

@@ -140,7 +140,6 @@ ACTIVATIONS = ("silu", "gelu", "relu", "quick_gelu", "squared_relu")
 FUSED_LOSS = FilledRow(
     "stack.loss", "vocab-parallel-fused", "cross_entropy_loss_fusion true, cross_entropy_fusion_impl native", BRIDGE
 )
-PLAIN_DDP = FilledRow("parallel.strategy", "megatron-ddp", "ddp.use_distributed_optimizer false", BRIDGE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,20 @@ from trainledger.facts.kernels_attention import Kernel
 @dataclass(frozen=True, slots=True)
 class Flash:
     """The flash kernel. Backward rounds rows up to `rows`, and head dims to `step`, or above `wide` to `wide_step` from
-    torch `since` and flash-attn `package_since` on. A head dim that is no multiple of `pad` is padded."""
+    torch `since` on, and in the flash-attn package (from its 2.7; older ones are not told apart). A head dim that is
+    no multiple of `pad` is padded."""
 
     rows: int
     step: int
     wide: int
     wide_step: int
     since: str
-    package_since: str
     pad: int
     source: Source
 
 
 FLASH = Flash(
-    128, 32, 128, 64, "2.7", "2.7", 8,
+    128, 32, 128, 64, "2.7", 8,
     Source(
         "PyTorch aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp", "mha_bwd; pull request 146372",
         "v2.4 to v2.13",

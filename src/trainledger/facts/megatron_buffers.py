@@ -9,7 +9,6 @@ from trainledger.base.sources import Source
 from trainledger.facts.deepspeed import Since
 
 PACKAGES = ("megatron-core", "megatron", "megatron-lm")  # what a plan's versions may call it, best first
-TRANSFORMER_ENGINE = "transformer_engine"
 BRANCHES = ("core_r", "core_v")  # how its release branches and tags begin
 BUFFER_FILE = "megatron/core/distributed/param_and_grad_buffer.py"
 LAYOUT_FILES = f"{BUFFER_FILE}, megatron/core/optimizer/{{param_layout,distrib_optimizer}}.py"

@@ -127,8 +127,7 @@ class Blocks:
     `block` elements share a scale; `older` is (last version, its block) where an earlier release differs.
     Tensors with fewer than `smallest` elements keep `small` instead; with `whole_blocks` so does a tensor whose
     elements are no multiple of the block. `entries` fp32 entries of the look-up table of a signed state and of an
-    unsigned one, shared by all tensors of an optimizer where `shared`. `trainer_embeddings`: Transformers' Trainer
-    registers embeddings to stay in `small`.
+    unsigned one, shared by all tensors of an optimizer where `shared`.
     """
 
     codes: DType
@@ -139,7 +138,6 @@ class Blocks:
     entries: int
     shared: bool
     whole_blocks: bool
-    trainer_embeddings: bool
     source: Source
     older: tuple[str, int] = ("", 0)
 
@@ -156,8 +154,8 @@ class Paging:
 class Implementation:
     """How a framework runs the row: where its step count lives, what its step allocates, and its states' dtype.
 
-    `width` overrides the states' dtype rule. `complete` is false where the source leaves temporaries uncounted:
-    then `note` says which, and the number is a lower bound.
+    `width` overrides the states' dtype rule. `uncounted`: what the step makes besides, which has no rule here: the
+    number is a lower bound then.
     """
 
     name: str
@@ -165,8 +163,7 @@ class Implementation:
     temporaries: tuple[Temporary, ...]
     source: Source
     width: Width | None = None
-    complete: bool = True
-    note: str = ""
+    uncounted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +172,7 @@ class Optimizer:
 
     `implementations[0]` is what runs where the plan names none. `fallback` is the row that updates what is not a
     matrix (and, by the framework's choice, embeddings and heads). `eager`: states exist from construction on, not
-    from the first step. `clones_first_gradient`: the state is born as a copy of the first gradient.
+    from the first step.
     """
 
     name: str
@@ -186,7 +183,6 @@ class Optimizer:
     paging: Paging | None = None
     fallback: str = ""
     eager: bool = False
-    clones_first_gradient: bool = False
 
     def implementation(self, name: str | None) -> Implementation:
         """The implementation of that name, or the default for None. Raises KeyError for a name the row lacks."""

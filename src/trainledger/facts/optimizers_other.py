@@ -38,10 +38,10 @@ TORCHAO = Source("torchao", "torchao/optim/adam.py and subclass_{8bit,4bit,fp8}.
 
 # The 8-bit map has one fp32 entry per code, 256; the 4-bit one 16. Codes of 4 bits are packed two to a byte.
 CODES4 = DType("uint4", 4, 0, TORCHAO)
-BNB_BLOCKS = Blocks(UINT8, FP32, 256, 4096, Width.FP32, 256, True, False, True, BNB, older=("0.43.3", 2048))
-AO_BLOCKS8 = Blocks(UINT8, FP32, 256, 4096, Width.PARAMETER, 256, False, True, False, TORCHAO)
-AO_BLOCKS4 = Blocks(CODES4, FP32, 128, 4096, Width.PARAMETER, 16, False, True, False, TORCHAO)
-AO_BLOCKS_FP8 = Blocks(FP8, FP32, 256, 4096, Width.PARAMETER, 0, False, True, False, TORCHAO)
+BNB_BLOCKS = Blocks(UINT8, FP32, 256, 4096, Width.FP32, 256, True, False, BNB, older=("0.43.3", 2048))
+AO_BLOCKS8 = Blocks(UINT8, FP32, 256, 4096, Width.PARAMETER, 256, False, True, TORCHAO)
+AO_BLOCKS4 = Blocks(CODES4, FP32, 128, 4096, Width.PARAMETER, 16, False, True, TORCHAO)
+AO_BLOCKS_FP8 = Blocks(FP8, FP32, 256, 4096, Width.PARAMETER, 0, False, True, TORCHAO)
 BNB_PAGING = Paging(100_000, BNB)
 
 
@@ -59,10 +59,11 @@ def _foreach(source: Source, *temporaries: Temporary) -> Implementation:
 
 ADAM = (Kind.FIRST, Kind.SECOND)
 MIX = (Kind.FIRST, Kind.SLOW, Kind.SECOND)
-KERNEL = Implementation("bitsandbytes", StepTensor.NUMBER, (), BNB, note="one kernel per parameter, in place")
-KERNEL_MIX = Implementation("bitsandbytes", StepTensor.NUMBER, (), BNB_MIX, note="one kernel per parameter, in place")
+# one kernel per parameter, in place
+KERNEL = Implementation("bitsandbytes", StepTensor.NUMBER, (), BNB)
+KERNEL_MIX = Implementation("bitsandbytes", StepTensor.NUMBER, (), BNB_MIX)
 COMPILED = Implementation(
-    "torchao", StepTensor.HOST, (), TORCHAO, complete=False, note="the step is compiled, parameter by parameter"
+    "torchao", StepTensor.HOST, (), TORCHAO, uncounted="temporaries of a step that is compiled, parameter by parameter"
 )
 
 
@@ -119,24 +120,19 @@ def _low_rank(width: Width) -> tuple[State, ...]:
 GALORE = Implementation(
     "loop",
     StepTensor.NUMBER,
-    (CURRENT_TWICE, PREVIOUS),
+    (CURRENT_TWICE, PREVIOUS),  # the update projected back and scaled
     GALORE_PY,
-    complete=False,
-    note="the update projected back and scaled; the workspace of the singular value decomposition is not counted",
+    uncounted="workspace of the singular value decomposition",
 )
 APOLLO = _loop(APOLLO_PY, CURRENT_TWICE, PREVIOUS)
-SOPHIA = Implementation(
-    "foreach", StepTensor.NUMBER, (ALL,), ZOO_PY, complete=False, note="what estimates the Hessian is not counted"
-)
+SOPHIA = Implementation("foreach", StepTensor.NUMBER, (ALL,), ZOO_PY, uncounted="what estimates the Hessian")
 OPTIMI = Implementation(
-    "foreach", StepTensor.NUMBER, (ALL_TWICE,), OPTIMI_PY, complete=False, note="taken from the loop over parameters"
+    "foreach", StepTensor.NUMBER, (ALL_TWICE,), OPTIMI_PY, uncounted="what all parameters at once need beyond one"
 )
 LOMO = Implementation(
-    "loop", StepTensor.NUMBER, (), LOMO_PY, complete=False, note="the update runs in backward, gradient by gradient"
+    "loop", StepTensor.NUMBER, (), LOMO_PY, uncounted="temporaries of the update in backward, gradient by gradient"
 )
-SOAP = Implementation(
-    "loop", StepTensor.NUMBER, (CURRENT_TWICE,), SOAP_PY, complete=False, note="the decomposition is not counted"
-)
+SOAP = Implementation("loop", StepTensor.NUMBER, (CURRENT_TWICE,), SOAP_PY, uncounted="workspace of the decomposition")
 SOAP_LONGEST_SIDE = 10_000
 SIDES = (Shape.SIDES, Width.GRADIENT, When.ALWAYS, SOAP_LONGEST_SIDE)
 FREE_ADAM = (State(Kind.ITERATE), State(Kind.SECOND))

@@ -41,15 +41,15 @@ L2_ALL = Temporary(1, Scope.ALL, when=When.L2)
 MOMENTS = (State(Kind.FIRST), State(Kind.SECOND))
 MOMENTUM = (State(Kind.MOMENTUM, width=Width.GRADIENT),)
 
-FOREACH = Implementation("foreach", StepTensor.HOST, (ALL,), ADAM_PY, note="the square root of the second moment")
+FOREACH = Implementation("foreach", StepTensor.HOST, (ALL,), ADAM_PY)  # the square root of the second moment
 FUSED = Implementation("fused", StepTensor.DEVICE, (), ADAM_PY)
 APEX_FUSED = Implementation("apex-fused", StepTensor.NUMBER, (), APEX, Width.FP32)
-CPU = Implementation("cpu", StepTensor.NUMBER, (), CPU_ADAM, Width.FP32, note="parameters and states on the host")
+CPU = Implementation("cpu", StepTensor.NUMBER, (), CPU_ADAM, Width.FP32)  # parameters and states on the host
 
 
 def _adam_loop(*more: Temporary) -> Implementation:
-    note = "square root and quotient; the denominator of the parameter before"
-    return Implementation("loop", StepTensor.HOST, (CURRENT_TWICE, PREVIOUS, *more), ADAM_PY, note=note)
+    """Square root and quotient; the denominator of the parameter before."""
+    return Implementation("loop", StepTensor.HOST, (CURRENT_TWICE, PREVIOUS, *more), ADAM_PY)
 
 
 ADAMW_STEPS = (FOREACH, _adam_loop(), FUSED, APEX_FUSED, CPU)
@@ -65,7 +65,10 @@ SGD_STEPS = (
 ADAFACTOR_TRANSFORMERS_OPTIONS = ("scale_parameter", "relative_step", "warmup_init", "clip_threshold", "decay_rate")
 ADAFACTOR_STEPS = (
     Implementation(
-        "loop", StepTensor.HOST, (CURRENT, PREVIOUS), ADAFACTOR_PY, note="what runs unless foreach=True is asked for"
+        "loop",
+        StepTensor.HOST,
+        (CURRENT, PREVIOUS),
+        ADAFACTOR_PY,  # what runs unless foreach=True is asked for
     ),
     Implementation("foreach", StepTensor.HOST, (ALL,), ADAFACTOR_PY),
     Implementation(
@@ -78,9 +81,9 @@ ADAFACTOR_STEPS = (
         ),
         HF_ADAFACTOR,
         Width.GRADIENT_FP32,
-        note="16-bit gradient and parameter are copied to fp32; the update and one operand; the update before",
     ),
 )
+# the update, two iterates of the orthogonalisation, the Gram matrix and its polynomial; foreach is refused
 MUON_LOOP = Implementation(
     "loop",
     StepTensor.NUMBER,
@@ -90,7 +93,6 @@ MUON_LOOP = Implementation(
         Temporary(2, Scope.SQUARE, Width.BF16),
     ),
     MUON_PY,
-    note="the update, two iterates of the orthogonalisation, the Gram matrix and its polynomial; foreach is refused",
 )
 
 
@@ -112,7 +114,7 @@ TORCH_ROWS: tuple[Optimizer, ...] = (
     Optimizer("adamw", MOMENTS, ADAMW_STEPS, ADAM_PY),
     Optimizer("adam", MOMENTS, ADAM_STEPS, ADAM_PY),
     Optimizer("sgd", (), SGD_STEPS, SGD_PY),
-    Optimizer("sgd-momentum", MOMENTUM, SGD_STEPS, SGD_PY, clones_first_gradient=True),
+    Optimizer("sgd-momentum", MOMENTUM, SGD_STEPS, SGD_PY),
     Optimizer("adafactor", (State(Kind.SECOND, Shape.FACTORED, Width.GRADIENT),), ADAFACTOR_STEPS, ADAFACTOR_PY),
     Optimizer("muon", MOMENTUM, (MUON_LOOP,), MUON_PY, fallback="adamw"),
     Optimizer(

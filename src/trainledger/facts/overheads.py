@@ -228,12 +228,3 @@ def peers(architecture: str, within: int, across: int) -> tuple[Interval, ...]:
         for one, count in counted
         if count
     )
-
-
-def device_over_reserved(architecture: str, world: int, groups: int = 1) -> Interval:
-    """Bytes that nvidia-smi shows of a process beyond what its allocator reserved: context and communicators."""
-    own, links = context(architecture), communicators(world, groups)
-    source = Source(f"{own.source.title}; {links.source.title}", f"{own.source.where}; {links.source.where}")
-    return Interval(
-        own.low + links.low, own.expected + links.expected, own.high + links.high, "B", source, Basis.ASSUMED
-    )

@@ -23,7 +23,6 @@ STRATEGIES = (
 LAYOUT = "--pipeline-model-parallel-layout"
 EMBEDDED = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 _REPEATED = re.compile(r"\(([^()]*)\)\*(\d{1,6})|\(([^()]*)\)")
-_SYMBOL = re.compile(r"([A-Za-z])\*(\d{1,6})")
 UNKNOWN = "the file does not say how many ranks run: --set parallel.world=N says it"
 
 

@@ -71,10 +71,9 @@ class Day:
 class Mega:
     """The run of one rank's layers. `scattered`: between layers the sequence is spread over the tensor-parallel ranks;
     `engine`: Transformer Engine's modules run (None: Megatron's own); `wide_softmax`: the softmax runs in fp32;
-    `spread`: a recomputed layer's kept input is spread over the tensor-parallel ranks; `indexed`: embeddings are looked
-    up by indexing; `routing`: how experts run (None: there are none); `hosted`: what goes to the host (None:
-    nothing); `away`: how many whole layers' saved tensors do; `delayed`: weights' gradients come after their module's
-    others; `day`: what its release does."""
+    `spread`: a recomputed layer's kept input is spread over the tensor-parallel ranks; `routing`: how experts run
+    (None: there are none); `hosted`: what goes to the host (None: nothing); `away`: how many whole layers' saved
+    tensors do; `delayed`: weights' gradients come after their module's others; `day`: what its release does."""
 
     parts: Parts
     scattered: bool
@@ -82,7 +81,6 @@ class Mega:
     engine: Engine | None = None
     wide_softmax: bool = False
     spread: bool = False
-    indexed: bool = False
     routing: Routing | None = None
     hosted: Hosted | None = None
     away: int = 0

@@ -97,7 +97,6 @@ def mega_of(plan: Plan, architecture: str) -> Mega:
         engine=engine_of(plan, architecture),
         wide_softmax=on("attention_softmax_in_fp32", False) or on("apply_query_key_layer_scaling", False),
         spread=on("distribute_saved_activations", False),
-        indexed=on("deterministic_mode", False),
         routing=routing_of(plan),
         hosted=_hosted(plan),
         away=int(options.get(COUNT) or 0),

@@ -150,11 +150,6 @@ class Buffer:
         """Bytes of the gradients' buffer."""
         return self.gradients.bytes_of(self.elements)
 
-    @property
-    def promoted_bytes(self) -> int:
-        """Bytes of fp32 gradients beside the buffer."""
-        return sum(FP32.bytes_of(parameter.elements) for parameter in self.promoted)
-
 
 def buffers(parameters: Sequence[Parameter], wrap: Wrap) -> tuple[Buffer, ...]:
     """The buffers of one model chunk, from its trained parameters in the order of `named_parameters()`.
@@ -285,12 +280,3 @@ def creation(found: Iterable[Buffer]) -> Iterator[tuple[str, int]]:
                 yield one.name, -one.bytes
             if one in buffer.promoted:
                 yield f"{one.name}, gradient in fp32", FP32.bytes_of(one.elements)
-
-
-def creation_peak(found: Sequence[Buffer]) -> int:
-    """Most bytes of weights and buffers while the buffers are made, over the weights that the model was built with."""
-    live = peak = sum(placed.parameter.bytes for buffer in found for placed in buffer.placed)
-    for _, size in creation(found):
-        live += size
-        peak = max(peak, live)
-    return peak

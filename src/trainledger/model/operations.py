@@ -229,7 +229,6 @@ class Attention:
     dropout: float = 0.0
     window: int = 0
     softcap: bool = False
-    scale_after: bool = True
     upcast: bool = True
     back: bool = True
     head_first: bool = False
