@@ -32,6 +32,22 @@ def test_a_plan_keeps_its_other_keys() -> None:
     assert plan.parallel.world == 16
 
 
+def test_files_that_do_not_say_their_ranks_are_read_for_those_searched(tmp_path: Path) -> None:
+    train, zero = tmp_path / "train.yaml", tmp_path / "zero3.json"
+    train.write_text(
+        "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 2\nmax_length: 512\n"
+        "gradient_accumulation_steps: 4\n"
+    )
+    zero.write_text('{"zero_optimization": {"stage": 3}}')
+    files = [str(train), str(zero)]
+    goal = goal_of(template_of(files, devices="8xa100-80gb"), "8xa100-80gb")
+    assert (goal.devices, goal.global_batch, goal.sequence) == (8, 64, 512)
+    with pytest.raises(InputError, match=r"parallel\.world"):
+        template_of(files)
+    with pytest.raises(InputError, match="no_such"):
+        template_of(files, ["optimizer.no_such=1"], devices="8xa100-80gb")
+
+
 def test_what_followed_from_the_old_degrees_is_filled_in_anew() -> None:
     goal = goal_of(template_of([SHARDED]), "4xh100-80gb")
     grid = grid_of(goal)

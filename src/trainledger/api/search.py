@@ -57,7 +57,9 @@ def search(plan: Mapping[str, Any] | str | os.PathLike[str], devices: str, **how
     solve, wanted = how.pop("solve", False), {name: how.pop(name) for name in ("top", "limit") if name in how}
     if how:
         raise TypeError(f"search() got an unexpected keyword argument {next(iter(how))!r}")
-    template = filled(dict(plan)) if isinstance(plan, Mapping) else template_of([os.fspath(plan)], (), framework)
+    template = (
+        filled(dict(plan)) if isinstance(plan, Mapping) else template_of([os.fspath(plan)], (), framework, devices)
+    )
     goal = goal_of(template, devices, batch, sequence)
     from trainledger.answer.search_refine import refined
 

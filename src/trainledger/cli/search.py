@@ -89,7 +89,7 @@ def _goal(
     variables, releases = pairs("--env", "=", env, problems), pairs("--framework-version", "==", versions, problems)
     if problems:
         raise InputError(problems)
-    return goal_of(template_of(sources, sets or (), framework, variables, releases), *asked)
+    return goal_of(template_of(sources, sets or (), framework, asked[0], (variables, releases)), *asked)
 
 
 def _jobs(given: int | None) -> int:
