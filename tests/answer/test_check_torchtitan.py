@@ -15,6 +15,7 @@ QWEN = {
     "model_type": "qwen3", "hidden_size": 256, "intermediate_size": 640, "num_hidden_layers": 4, "head_dim": 64,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1024,
 }  # fmt: skip
+PARTS = "stack.options.compile.components"
 OP = {"kind": "selective", "policy": "op"}
 
 
@@ -42,6 +43,10 @@ def test_what_torchtitan_has_is_allowed(recompute: Any, compute: str) -> None:
         ("stack.recompute.modules", {"recompute": {"kind": "selective", "modules": ["mlp"]}}),
         ("stack.recompute.reentrant", {"recompute": {"kind": "full", "reentrant": True}}),
         ("stack.loss", {"loss": "fused-linear"}),
+        (PARTS, {"options": {"compile": {"components": ["los"]}}}),
+        (PARTS, {"options": {"compile": {"components": ["model"]}}}),
+        (PARTS, {"options": {"compile": {"components": ["loss"]}}, "compile": True}),
+        (PARTS, {"options": {"compile": {"components": ["loss"]}}, "framework": "torch"}),
     ],
 )
 def test_what_it_has_not_is_refused_by_name(path: str, sections: dict[str, Any]) -> None:

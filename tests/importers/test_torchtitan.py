@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.importers import native
+from trainledger.base.problems import InputError
 from trainledger.facts.import_torchtitan_words import PRESETS
 from trainledger.importers.outside import read_any
 
@@ -79,3 +80,48 @@ def test_each_model_has_a_debug_configuration(family: str, layers: int, tmp_path
     model = read_any([str(script)]).plan.keys()
     assert model["num_hidden_layers"] == layers
     assert model["name"] == f"{family}-debugmodel"
+
+
+@pytest.mark.parametrize(
+    ("parts", "layers", "said"),
+    [
+        ('["loss"]', False, {"compile": {"components": ["loss"]}}),
+        ('["model"]', True, {"compile": {"components": ["model"]}}),
+        ('["model", "loss"]', True, {}),
+        ('"loss"', False, {"compile": {"components": ["loss"]}}),
+    ],
+)
+def test_what_is_compiled(parts: str, layers: bool, said: dict[str, object], tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(f'[model]\nflavor = "8B"\n[compile]\nenable = true\ncomponents = {parts}\n')
+    stack = read_any([str(config)]).plan.stack
+    assert (stack.compile, stack.options) == (layers, said)
+
+
+def test_what_is_compiled_is_said_as_a_flag_too(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    flags = "--compile.enable --compile.components '[\"loss\"]'"
+    script.write_text(f"MODULE=llama3 CONFIG=llama3_8b ./run_train.sh {flags}\n")
+    assert read_any([str(script)]).plan.stack.options == {"compile": {"components": ["loss"]}}
+
+
+@pytest.mark.parametrize("family", ["llama4", "flux"])
+def test_a_debug_configuration_of_a_family_that_is_not_known_is_no_other_familys(family: str, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"CONFIG_FILE=./torchtitan/models/{family}/train_configs/debug_model.toml ./run_train.sh\n")
+    with pytest.raises(InputError, match="debug_model"):
+        read_any([str(script)])
+
+
+@pytest.mark.parametrize("path", ["train_configs", "./train_configs", "torchtitan/models/llama/train_configs"])
+def test_the_first_models_debug_configuration_has_had_several_places(path: str, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"CONFIG_FILE={path}/debug_model.toml ./run_train.sh\n")
+    assert read_any([str(script)]).plan.keys()["hidden_size"] == 256
+
+
+@pytest.mark.parametrize(("line", "ranks"), [("CONFIG", 2), ("CONFIG_FILE", 1)])
+def test_a_function_of_the_registry_may_differ_from_the_file_of_its_name(line: str, ranks: int, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"NGPU=64 {line}=deepseek_v3_671b ./run_train.sh\n")
+    assert read_any([str(script)]).plan.parallel.ep == ranks

@@ -29,6 +29,8 @@ def logits(moment: str, version: str, **stack: Any) -> int:
         ("5940ddeb532c", {}, 3 * 4),
         ("5940ddeb532c", {"compile": True}, 3 * 4),  # the loss is not compiled
         ("775a486", {"compile": True}, 2 * 2),
+        ("775a486", {"options": {"compile": {"components": ["loss"]}}}, 2 * 2),
+        ("775a486", {"compile": True, "options": {"compile": {"components": ["model"]}}}, 3 * 4),
         ("c14ab776ce87", {"loss": "chunked"}, 4 + 2 * 4 / 8),
     ],
 )

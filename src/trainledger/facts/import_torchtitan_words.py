@@ -1,5 +1,4 @@
-"""torchtitan's words: flavours of models, schedules, dtypes, the configurations that come with it, and what is there
-when a key is left out.
+"""torchtitan's words: schedules, dtypes, its own configurations, and what is there when a key is left out.
 
 Read in source: torchtitan/models/*/__init__.py, models/*/train_configs, models/*/config_registry.py, components,
 distributed, run_train.sh (2024-04 to 2026-08).
@@ -23,86 +22,6 @@ MESH = _read("distributed/parallel_dims.py; parallelisms")
 PIPELINE = _read("distributed/pipeline_parallel.py, pipeline_llm")
 TRAIN = _read("train.py, train_step; distributed/utils.py, maybe_enable_amp")
 
-_LLAMA3 = {"model_type": "llama", "tie_word_embeddings": False}
-DEBUG = {
-    **_LLAMA3,
-    "hidden_size": 256,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 16,
-    "intermediate_size": 768,
-    "vocab_size": 2048,
-}
-DEBUG_QWEN = {
-    "model_type": "qwen3",
-    "hidden_size": 256,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "intermediate_size": 3072,
-    "vocab_size": 2048,
-    "tie_word_embeddings": True,
-}
-DEEPSEEK_16B = {
-    "model_type": "deepseek_v3",
-    "hidden_size": 2048,
-    "num_hidden_layers": 27,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 16,
-    "intermediate_size": 10944,
-    "vocab_size": 102400,
-    "tie_word_embeddings": False,
-    "num_experts": 64,
-    "num_experts_per_tok": 6,
-    "moe_intermediate_size": 1408,
-    "n_shared_experts": 2,
-    "first_k_dense_replace": 1,
-    "q_lora_rank": None,
-    "kv_lora_rank": 512,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-}
-DEBUG_DEEPSEEK = {
-    **DEEPSEEK_16B,
-    "hidden_size": 256,
-    "num_hidden_layers": 6,
-    "intermediate_size": 1024,
-    "vocab_size": 2048,
-    "num_experts": 8,
-    "num_experts_per_tok": 3,
-    "moe_intermediate_size": 256,
-}
-_FLAVOURS = _read("models/*/__init__.py, flavours by model")
-# Family and flavour, in lower case, and the catalogue's model; an ending of ATTENTIONS is taken off before.
-MODELS: dict[str, WordRow] = {
-    **words(
-        _FLAVOURS,
-        (
-            *(
-                (f"{name}/{size}", f"llama-3.1-{size}")
-                for name in ("llama3", "llama")
-                for size in ("8b", "70b", "405b")
-            ),
-            *((f"llama2/{size}", f"llama-2-{size}") for size in ("7b", "13b", "70b")),
-            *((f"qwen3/{size}", f"qwen3-{size}") for size in "0.6b 1.7b 4b 8b 14b 32b 30b-a3b 235b-a22b".split()),
-            ("deepseek_v3/236b", "deepseek-v2"),
-            ("deepseek_v3/671b", "deepseek-v3"),
-            ("gpt_oss/20b", "gpt-oss-20b"),
-            ("gpt_oss/120b", "gpt-oss-120b"),
-            ("llama4/17bx16e", "llama-4-scout-text"),
-            ("llama4/17bx128e", "llama-4-maverick-text"),
-        ),
-    ),
-    **{f"{name}/debugmodel": WordRow(f"{name}/debugmodel", "", _FLAVOURS, DEBUG) for name in ("llama3", "llama")},
-    "qwen3/debugmodel": WordRow("qwen3/debugmodel", "", _FLAVOURS, DEBUG_QWEN),
-    "deepseek_v3/debugmodel": WordRow("deepseek_v3/debugmodel", "", _FLAVOURS, DEBUG_DEEPSEEK),
-    "deepseek_v3/16b": WordRow("deepseek_v3/16b", "", _FLAVOURS, DEEPSEEK_16B),
-}
-ATTENTIONS: dict[str, WordRow] = words(
-    _FLAVOURS, (("_flex_attn", "flex"), ("_flex", "flex"), ("_varlen_attn", "flash"), ("_varlen", "flash"))
-)
 OPTIMIZERS: dict[str, WordRow] = words(
     _read("components/optimizer.py"), (("AdamW", "adamw"), ("Adam", "adam"), ("Muon", "muon"))
 )
@@ -170,6 +89,8 @@ PRESETS: dict[str, WordRow] = {
         _preset("llama3_debugmodel", "llama3/debugmodel", 8, 2048, activation_checkpoint__mode="selective", **_LOOPED),
         _preset("deepseek_v3_debugmodel", "deepseek_v3/debugmodel", 8, 2048, **_OP),
         _preset("qwen3_debugmodel", "qwen3/debugmodel", 8, 2048, **_OP),
+        _preset("qwen3_moe_debug", "qwen3/debugmodel_moe", 4, 4096, **_OP),
+        _preset("gpt_oss_debugmodel", "gpt_oss/debugmodel", 8, 2048, activation_checkpoint__mode="none"),
         _preset("llama3_8b", "llama3/8B", 1, 8192, **_OP),
         _preset("llama3_8b_mxfp8", "llama3/8B", 1, 8192, **_OP, **_MODEL, **_MX),
         _preset("llama3_70b", "llama3/70B", 8, 8192, **_FULL, **_TP8),
@@ -194,6 +115,15 @@ PRESETS: dict[str, WordRow] = {
         _preset("deepseek_v3_671b", "deepseek_v3/671B", 4, 4096, **_OP, **_LOSS, **_LOOPED),
         _preset("gpt_oss_20b", "gpt_oss/20b", 1, 8192, **_FULL),
         _preset("gpt_oss_120b", "gpt_oss/120b", 1, 8192, **_FULL),
+    )
+}
+# What a function of config_registry.py sets and the TOML file of its name does not.
+REGISTRY: dict[str, WordRow] = {
+    "deepseek_v3_671b": WordRow(
+        "deepseek_v3_671b",
+        "",
+        _read("models/deepseek_v3/config_registry.py (#3127)", "6348d93d1, 2026-04-27"),
+        {"parallelism.expert_parallel_degree": 2},
     )
 }
 

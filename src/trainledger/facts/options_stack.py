@@ -6,6 +6,7 @@ from trainledger.base.sources import Source
 from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, SETTINGS, Moves, Setting, Value
 from trainledger.facts.option_row import Direction, Effect, Kind, Row, counted, harmless, uncounted
 from trainledger.facts.peft import UPCAST
+from trainledger.facts.torchtitan import COMPONENTS
 
 OPTIONS, ENV, ALLOCATOR = "stack.options", "stack.env", "stack.allocator"
 BOOL, COUNT, NUMBER, TEXT, TEXTS = Kind.BOOL, Kind.COUNT, Kind.NUMBER, Kind.TEXT, Kind.TEXTS
@@ -150,6 +151,7 @@ STACK_ROWS: tuple[Row, ...] = (
             ("memory_efficient_layer_norm", BOOL, HIGH),
         ),
     ),
+    *counted(OPTIONS, COMPONENTS.source, ((f"{COMPONENTS.section}.{COMPONENTS.key}", TEXTS),)),
     *uncounted(OPTIONS, TITAN, (("norm", TEXT, EITHER),)),
     *counted(ENV, TE, (("NVTE_ALLOW_NONDETERMINISTIC_ALGO", TEXT),)),
     *counted(ENV, CUBLAS, (("CUBLAS_WORKSPACE_CONFIG", TEXT),)),

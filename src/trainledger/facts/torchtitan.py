@@ -125,6 +125,22 @@ COMPILED_LOSS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Components:
+    """The list of what a run compiles (`compile.components`), and its words; left out, it is both of them."""
+
+    section: str
+    key: str
+    model: str
+    loss: str
+    source: Source
+
+
+COMPONENTS = Components(
+    "compile", "components", "model", "loss", _read("config/job_config.py, Compile (#1608)", "08b8b244f, 2025-08-20")
+)
+
+
 def holds(change: Change, version: str) -> bool:
     """Whether a version of torchtitan has a change."""
     row, day = ROWS[change], day_of(version)

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from trainledger.base.problems import nearest
 from trainledger.facts.import_torchtitan import AXES, FLOAT8, KEYS, MX, NAME, PLACES
+from trainledger.facts.import_torchtitan_models import ATTENTIONS, MODELS
 from trainledger.facts.import_torchtitan_words import (
-    ATTENTIONS,
     DEFAULTS,
     DTYPES,
     IMPLEMENTATIONS,
-    MODELS,
     MODULES,
     OPTIMIZERS,
     RECOMPUTES,
     SCHEDULES,
 )
+from trainledger.facts.torchtitan import COMPONENTS
 from trainledger.importers.emit import ENV, LAUNCH, OWN, Lever, Line, Names, Said, Sheet, refuse, straight, word
 from trainledger.importers.emit_hf import layers_of, variables
 from trainledger.importers.emit_model import alike
@@ -157,7 +157,11 @@ def _step(said: Said) -> Iterator[Line]:
     yield Line(OWN, "optimizer.name", name, "optimizer.name")
     if (how := word(IMPLEMENTATIONS, said.get("optimizer.implementation"))) is not None:
         yield Line(OWN, "optimizer.implementation", how, "optimizer.implementation")
-    yield Line(OWN, "compile.enable", bool(said.get("stack.compile")), "stack.compile")
+    path = f"{COMPONENTS.section}.{COMPONENTS.key}"
+    parts = said.get(f"stack.options.{path}")
+    yield Line(OWN, "compile.enable", bool(said.get("stack.compile") or parts), "stack.compile")
+    if parts:
+        yield Line(OWN, path, list(parts), f"stack.options.{path}")
 
 
 def _recompute(said: Said) -> Iterator[Line]:

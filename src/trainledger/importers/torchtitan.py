@@ -18,6 +18,7 @@ from trainledger.facts.import_torchtitan_words import (
     MODULES,
     OLD_VERSION,
     PRESETS,
+    REGISTRY,
     SCRIPTS,
     TOML_VERSION,
 )
@@ -50,6 +51,8 @@ SECTIONS = {"job", "parallelism", "activation_checkpoint", "lr_scheduler", "chec
 TOKENS = ("training.num_tokens_per_microbatch_per_dp_rank", "training.max_context_length")
 REPLICATED = "ddp"
 DEBUG = "debug_model"
+FOLDER = "train_configs"  # a model's own configurations lie in it
+LLAMA = (".", "", "llama", "torchtitan")  # what it lay in when there was but one model
 EVALUATION = ("validation", "validator")
 _ROWS = {row.name: row for row in KEYS}
 
@@ -148,16 +151,21 @@ def _config(run: _Run, given: Input, context: Context) -> Document:
 
 
 def _preset_name(path: str) -> str:
-    """A configuration of torchtitan itself by its path; each model's folder has a `debug_model.toml`."""
+    """A configuration of torchtitan itself by its path. Each model's folder has a `debug_model.toml`; where it lies in
+    none, it is the first model's."""
     name = os.path.basename(path).removesuffix(".toml")
     if name != DEBUG:
         return name
-    family = next((part for part in path.split("/") if f"{part}_debugmodel" in PRESETS), "llama3")
+    folders = path.split("/")
+    at = folders.index(FOLDER) if FOLDER in folders else 0
+    family = folders[at - 1] if at and folders[at - 1] not in LLAMA else "llama3"
     return f"{family}_debugmodel"
 
 
 def _of_preset(name: str, run: _Run) -> Document:
     keys: dict[str, Any] = dict(PRESETS[name].keys)
+    if run.registry and name in REGISTRY:
+        keys |= REGISTRY[name].keys
     if any(change.key in TOKENS for change in run.changes):
         micro, sequence = keys.pop("training.local_batch_size"), keys.pop("training.seq_len")
         keys |= dict(zip(TOKENS, (micro * sequence, sequence), strict=True))

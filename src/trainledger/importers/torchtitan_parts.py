@@ -6,19 +6,18 @@ from typing import Any
 
 from trainledger.base.problems import nearest
 from trainledger.facts.import_torchtitan import FLOAT8, MX
+from trainledger.facts.import_torchtitan_models import ATTENTIONS, MODELS
 from trainledger.facts.import_torchtitan_words import (
-    ATTENTIONS,
     DEFAULTS,
     DTYPES,
     IMPLEMENTATIONS,
-    MODELS,
     OPTIMIZERS,
     RECOMPUTES,
     TENSORWISE,
     TRAIN,
 )
 from trainledger.facts.import_words import WordRow
-from trainledger.facts.torchtitan import BUDGET
+from trainledger.facts.torchtitan import BUDGET, COMPONENTS
 from trainledger.importers.keyed import Keyed
 from trainledger.importers.overlay import fill, ordinal, shown
 from trainledger.importers.piece import Piece
@@ -210,12 +209,16 @@ def recompute(keys: Keyed, piece: Piece) -> None:
 
 
 def compiled(keys: Keyed, piece: Piece) -> None:
-    """Whether layers are compiled: `compile.components` has the model."""
+    """Whether layers are compiled, and the components where they are not model and loss both."""
     on, name = keys.raw("compile.enable"), "compile.enable"
     if on is None:
         on, name = keys.raw("training.compile"), "training.compile"
     if on is None:
         return
-    parts = keys.raw("compile.components", default=["model"])
-    listed = parts if isinstance(parts, list) else f"{parts}".split(",")
-    piece.give("stack.compile", on if on is not True else "model" in listed, keys.where(name))
+    both, path = [COMPONENTS.model, COMPONENTS.loss], f"{COMPONENTS.section}.{COMPONENTS.key}"
+    parts = keys.raw(path, default=both)
+    listed = parts if isinstance(parts, list) else f"{parts}".strip("[]").replace('"', "").split(",")
+    found = [f"{one}".strip(" '") for one in listed]
+    piece.give("stack.compile", on if on is not True else COMPONENTS.model in found, keys.where(name))
+    if on is True and sorted(found) != sorted(both):
+        piece.give(f"stack.options.{path}", [one for one in found if one], keys.where(path))

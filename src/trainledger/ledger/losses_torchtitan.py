@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import FP32, INT64
-from trainledger.facts.torchtitan import LOSS_CHUNKS, NAME, Change, compiles_loss, holds
+from trainledger.facts.torchtitan import LOSS_CHUNKS, NAME, Change, holds
 from trainledger.ledger import aten
 from trainledger.ledger.chunked_logits import Ended
 from trainledger.ledger.cross_entropy import compiled_cross_entropy, torch_cross_entropy
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.losses_parallel import SPREAD, parallel_cross_entropy
 from trainledger.ledger.rules import lower
+from trainledger.ledger.software import WHOLE_LOSS
 from trainledger.ledger.tape import Tape
 from trainledger.model.program import Op
 
@@ -31,7 +32,7 @@ def ended(frame: Frame, ops: tuple[Op, ...], how: str) -> Ended:
         tape.end([logits])
         logits = high
     tape.scope = "loss"
-    compiled = frame.software.compiled and compiles_loss(version)
+    compiled = WHOLE_LOSS in frame.software.kernels
     loss = _chunks(tape, logits, compiled) if how == CHUNKED else _whole(tape, logits, compiled, how == SPREAD)
     tape.end([logits])
     return Ended(loss, () if holds(Change.FREES_LOGITS, version) else (logits,))

@@ -21,15 +21,15 @@ from trainledger.facts.sharding import FIRST
 from trainledger.facts.torch_releases import ZEROED_GRADIENTS
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import OP, ORDERED, Change, holds
-from trainledger.facts.torchtune import BOUND_LOSS, Early, early
 from trainledger.facts.torchtune import NAME as TORCHTUNE
+from trainledger.facts.torchtune import Early, early
 from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
 from trainledger.ledger.budgeted import budget_of
 from trainledger.ledger.frame import Mixed, Setting
 from trainledger.ledger.rows import hides, rows_of
 from trainledger.ledger.scoring import Scoring, scoring_of, trainer_of
-from trainledger.ledger.software import TILED, WHOLE_LOSS, Software
+from trainledger.ledger.software import TILED, WHOLE_LOSS, Software, compiles_whole_loss
 from trainledger.lines.kernel_choice import level
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model, Role
@@ -255,9 +255,8 @@ def _software(plan: Plan) -> Software:
     stack = plan.stack
     caches = stack.options.get("use_cache") is not False
     tiled = (TILED,) if plan.parallel.options.get("tiled_mlp") else ()
-    bound = stack.compile and BOUND_LOSS.holds(plan.task, plan.adapter is not None, plan.parallel.world)
     return Software(
-        frozenset((*stack.kernels, *tiled, *((WHOLE_LOSS,) if bound else ()))),
+        frozenset((*stack.kernels, *tiled, *((WHOLE_LOSS,) if compiles_whole_loss(plan) else ()))),
         dict(stack.versions),
         device=_multiprocessors(plan),
         caches=caches,

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
+from trainledger.facts.torchtitan import COMPONENTS, compiles_loss
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
+from trainledger.facts.torchtune import BOUND_LOSS
 from trainledger.ledger.mega import Mega
+from trainledger.plan.schema import Plan
 
 LIGER, FOAK = "liger", "foak"
 TILED = "tiled"  # MLPs, by tiles of the sequence
@@ -65,3 +68,24 @@ class Software:
     def liger(self) -> str:
         """The release of Liger's kernels; fms-acceleration carries a copy of an early one of its own."""
         return "0" if FOAK in self.kernels else self.release("liger-kernel", "liger")
+
+
+def compiles_whole_loss(plan: Plan) -> bool:
+    """Whether one compiled kernel makes the loss over all logits: torchtitan's components say, or its version where
+    they are left out; of torchtune's recipes those that run what they compile."""
+    stack = plan.stack
+    if stack.framework == TORCHTITAN:
+        given = components_of(plan)
+        return COMPONENTS.loss in given if given is not None else _by_version(plan)
+    return bool(stack.compile) and BOUND_LOSS.holds(plan.task, plan.adapter is not None, plan.parallel.world)
+
+
+def _by_version(plan: Plan) -> bool:
+    return bool(plan.stack.compile) and compiles_loss(plan.stack.versions.get(TORCHTITAN, ""))
+
+
+def components_of(plan: Plan) -> tuple[str, ...] | None:
+    """What torchtitan compiles as the plan says it (`stack.options.compile.components`); None where it does not."""
+    section = plan.stack.options.get(COMPONENTS.section)
+    given = section.get(COMPONENTS.key) if isinstance(section, dict) else None
+    return None if given is None else tuple(given)
