@@ -282,3 +282,31 @@ def test_accelerates_file_leaves_to_deepspeeds_what_it_does_not_take_beside_it()
     two = {**ZERO3, "parallel": {"strategy": "zero2", "world": 8}}
     held = yaml.safe_load(dict(export(plan(**two), "accelerate").files)["accelerate.yaml"])
     assert held["deepspeed_config"] == {"deepspeed_config_file": "accelerate.deepspeed.json"}
+
+
+MICRO = {"micro_batch": 1, "sequence": 512, "accumulation": 16}
+POINTS = {"pipeline_parallel_split_points": [f"layers.{at}" for at in (3, 7, 12, 20, 24, 25, 30)]}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"stack": {**TITAN["stack"], "options": {"compile": {"components": ["loss"]}}}},
+        {"stack": {**TITAN["stack"], "compile": True, "options": {"compile": {"components": ["model"]}}}},
+        {"parallel": {"pp": 4, "vpp": 2, "schedule": "interleaved", "options": POINTS}},
+        {"parallel": {"pp": 4, "vpp": 3, "schedule": "interleaved"}},
+        {"parallel": {"pp": 4, "vpp": 2, "schedule": "zb-v"}},
+    ],
+)
+def test_what_torchtitan_compiles_and_its_stages_come_back(more: dict[str, Any]) -> None:
+    given = {**TITAN, "model": "llama-3.1-8b", "task": "pretrain", "batch": MICRO, **more}
+    given["parallel"] = {"strategy": "fsdp2", "world": 8, **more.get("parallel", {})}
+    draft = plan(**given)
+    again(export(draft, "torchtitan"), draft)
+
+
+def test_stages_that_torchtitan_cannot_count_are_refused() -> None:
+    parallel = {"strategy": "fsdp2", "world": 8, "pp": 2, "vpp": 5, "schedule": "interleaved"}
+    draft = plan(**{**TITAN, "model": "llama-3.1-8b", "task": "pretrain", "batch": MICRO, "parallel": parallel})
+    with pytest.raises(InputError, match="4 layers a stage make 9 of 10 stages"):
+        export(draft, "torchtitan")

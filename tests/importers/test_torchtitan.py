@@ -10,6 +10,7 @@ from tests.importers import native
 from trainledger.base.problems import InputError
 from trainledger.facts.import_torchtitan_words import PRESETS
 from trainledger.importers.outside import read_any
+from trainledger.plan.stages import chunks_of
 
 FOLDER = native.FOLDER / "torchtitan"
 
@@ -125,3 +126,49 @@ def test_a_function_of_the_registry_may_differ_from_the_file_of_its_name(line: s
     script = tmp_path / "run.sh"
     script.write_text(f"NGPU=64 {line}=deepseek_v3_671b ./run_train.sh\n")
     assert read_any([str(script)]).plan.parallel.ep == ranks
+
+
+PIPELINE = """[model]
+flavor = "8B"
+[training]
+local_batch_size = 16
+[parallelism]
+pipeline_parallel_degree = 4
+pipeline_parallel_schedule = "{schedule}"
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("schedule", "more", "chunks"),
+    [
+        ("1F1B", "", 1),
+        ("Interleaved1F1B", "", 2),
+        ("ZBVZeroBubble", "", 2),
+        ("Interleaved1F1B", "pipeline_parallel_layers_per_stage = 3", 3),
+        ("Interleaved1F1B", "pipeline_parallel_layers_per_stage = 4\npipeline_parallel_first_stage_less_layers = 0\n"
+         "pipeline_parallel_last_stage_less_layers = 0", 2),
+        ("1F1B", 'pipeline_parallel_split_points = "layers.9, layers.18,layers.27"', 1),
+        ("Interleaved1F1B", 'pipeline_parallel_split_points = ["layers.4", "layers.8", "layers.12", "layers.16", '
+         '"layers.20", "layers.24", "layers.28"]', 2),
+    ],
+)  # fmt: skip
+def test_the_stages_of_a_rank(schedule: str, more: str, chunks: int, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(PIPELINE.format(schedule=schedule, more=more))
+    assert chunks_of(read_any([str(config)]).plan) == chunks
+
+
+def test_stages_that_no_multiple_of_the_ranks_makes_are_refused(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(PIPELINE.format(schedule="Interleaved1F1B", more="pipeline_parallel_layers_per_stage = 5"))
+    with pytest.raises(InputError, match="7 stages over 4 pipeline ranks; a multiple of the ranks is needed"):
+        read_any([str(config)])
+
+
+def test_stages_that_are_named_are_the_plans(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    points = 'pipeline_parallel_split_points = "layers.9, layers.18,layers.27"'
+    config.write_text(PIPELINE.format(schedule="1F1B", more=points))
+    options = read_any([str(config)]).plan.parallel.options
+    assert options["pipeline_parallel_split_points"] == ["layers.9", "layers.18", "layers.27"]

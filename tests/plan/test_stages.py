@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainledger.base.problems import InputError
+from trainledger.plan.own_stages import LightEnds, Weighted
 from trainledger.plan.read import read_plan
 from trainledger.plan.schema import Plan
 from trainledger.plan.stages import Chunk, Split, chunks_of, schedule_of, split_of, stage_of, stage_problems, stages
@@ -69,22 +70,76 @@ def test_a_layout_places_every_layer() -> None:
 
 
 def test_torchtitan_counts_embedding_and_head_as_layers() -> None:
-    titan = held(Split(126, 8, 2, weights=(1, 1)))  # Llama 3.1 405B: 16 stages of 8
+    titan = held(Split(126, 8, 2, own=Weighted(1, 1)))  # Llama 3.1 405B: 16 stages of 8
     assert [sum(layers for _, layers in rank) for rank in titan] == [15, 16, 16, 16, 16, 16, 16, 15]
-    assert held(Split(3, 2, weights=(2, 2))) == [[(0, 2)], [(2, 1)]]  # the example of its docstring: 7 over 2 stages
-    assert held(Split(32, 1, weights=(1, 1))) == [[(0, 32)]]
+    assert held(Split(3, 2, own=Weighted(2, 2))) == [[(0, 2)], [(2, 1)]]  # the example of its docstring: 7 over 2
+    assert held(Split(32, 1, own=Weighted(1, 1))) == [[(0, 32)]]
+
+
+def points_of_2024(layers: int, count: int) -> list[int]:
+    """Where torchtitan's first rule cut, written again from what it says: stages of equal length, the inner ones one
+    longer while there are layers over."""
+    at, over, points = 0, layers % count, []
+    for stage in range(count - 1):
+        longer = stage > 0 and over > 0
+        at, over = at + layers // count + longer, over - longer
+        points.append(at)
+    return points
+
+
+@pytest.mark.parametrize(
+    ("layers", "ranks", "chunks"), [(32, 4, 1), (35, 4, 1), (126, 8, 2), (7, 4, 1), (27, 2, 4), (9, 2, 1)]
+)
+def test_torchtitan_of_2024_counted_layers_alone(layers: int, ranks: int, chunks: int) -> None:
+    plan = read_plan(
+        {
+            "model": {"model_type": "llama"}, "batch": {"micro_batch": 1, "sequence": 8},
+            "stack": {"framework": "torchtitan", "versions": {"torchtitan": "2024-12-01"}},
+            "parallel": {"pp": ranks, "vpp": chunks},
+        }
+    )  # fmt: skip
+    split = split_of(plan, layers)
+    placed = sorted(stages(split), key=lambda one: stage_of(split, one.rank, one.chunk))
+    assert [one.first for one in placed[1:]] == points_of_2024(layers, ranks * chunks)
+    assert sum(one.layers for one in placed) == layers
+
+
+def test_torchtitan_names_its_stages() -> None:
+    points = {"pipeline_parallel_split_points": ["layers.0", "layers.5", "layers.9"]}
+    plan = plan_of("torchtitan", pp=2, schedule="interleaved", options=points)
+    assert chunks_of(plan) == 2
+    assert held(split_of(plan, 12)) == [[(0, 0), (5, 4)], [(0, 5), (9, 3)]]
+    parts = [["tok_embeddings", "layers.0"], ["layers.1", "layers.2"], ["layers.3"], ["norm", "output"]]
+    plan = plan_of("torchtitan", pp=4, options={"module_fqns_per_model_part": parts})
+    assert held(split_of(plan, 4)) == [[(0, 1)], [(1, 2)], [(3, 1)], [(4, 0)]]
+    assert held(split_of(plan_of("torchtitan", options=points), 12)) == [[(0, 12)]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pipeline_parallel_split_points": ["layers.5", "layers.3", "layers.7"]}, "no such split of 8 layers"),
+        ({"pipeline_parallel_split_points": ["layers.3", "norm", "layers.7"]}, "no such split of 8 layers"),
+        ({"pipeline_parallel_split_points": ["layers.3"]}, "2 stages over pp 4 with vpp 1; 4 are needed"),
+        ({"module_fqns_per_model_part": [["tok_embeddings"], ["norm", "output"]]}, "no such split of 8 layers"),
+        ({"module_fqns_per_model_part": ["tok_embeddings"]}, "no such split of 8 layers"),
+    ],
+)
+def test_stages_that_are_named_must_hold_every_layer(options: dict[str, Any], message: str) -> None:
+    found = stage_problems(split_of(plan_of("torchtitan", pp=4, options=options), 8))
+    assert [message in f"{one}" for one in found] == [True]
 
 
 def test_pithtrain_fills_inner_stages_first() -> None:
-    assert held(Split(27, 2, 2, light_ends=True, shape="vee")) == [[(0, 7), (21, 6)], [(7, 7), (14, 7)]]
-    assert held(Split(3, 2, light_ends=True)) == [[(0, 2)], [(2, 1)]]
+    assert held(Split(27, 2, 2, own=LightEnds(0), shape="vee")) == [[(0, 7), (21, 6)], [(7, 7), (14, 7)]]
+    assert held(Split(3, 2, own=LightEnds(0))) == [[(0, 2)], [(2, 1)]]
 
 
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 3), st.integers(0, 2), st.booleans(), st.booleans())
 def test_every_layer_is_held_once_or_the_split_is_refused(
     layers: int, ranks: int, chunks: int, mtp: int, embedding: bool, loss: bool
 ) -> None:
-    for more in ({"with_embedding": embedding, "with_loss": loss}, {"weights": (1, 1)}, {"light_ends": True}):
+    for more in ({"with_embedding": embedding, "with_loss": loss}, {"own": Weighted(1, 1)}, {"own": LightEnds(-1)}):
         split = Split(layers, ranks, chunks, mtp, **more)  # type: ignore[arg-type]
         if stage_problems(split):
             with pytest.raises(InputError):
@@ -116,8 +171,8 @@ def test_every_layer_is_held_once_or_the_split_is_refused(
         (Split(2, 2, layout="Et|tL", first=1), ["decoder_first_pipeline_num_layers: given beside pipeline_model"]),
         (Split(4, 2, 1, layout="Et|t|t|tL"), ["parallel.vpp: 1 with a layout of 4 stages; the layout's stages over"]),
         (Split(4, 2, 1, layout="E*t"), ['layout: position 2: "*"']),
-        (Split(2, 8, weights=(1, 1)), ["parallel.pp: 8 stages for 2 layers, embedding as 1, head as 1"]),
-        (Split(10, 2, 2, weights=(4, 1)), ["parallel.vpp: 4 stages for 10 layers, embedding as 4, head as 1"]),
+        (Split(2, 8, own=Weighted(1, 1)), ["parallel.pp: 8 stages for 2 layers, embedding as 1, head as 1"]),
+        (Split(10, 2, 2, own=Weighted(4, 1)), ["parallel.vpp: 4 stages for 10 layers, embedding as 4, head as 1"]),
     ],
 )  # fmt: skip
 def test_a_split_that_cannot_be_is_refused(split: Split, messages: list[str]) -> None:
@@ -146,5 +201,5 @@ def test_the_plans_split() -> None:
         14, 4, 2, 1, with_embedding=True, with_loss=True
     )
     titan = plan_of("torchtitan", pp=4, schedule="zb-v", options={"pipeline_parallel_first_stage_less_layers": 2})
-    assert split_of(titan, 32) == Split(32, 4, 2, weights=(2, 1), shape="vee")
-    assert split_of(plan_of("pithtrain", pp=2, vpp=2, schedule="dualpipev"), 27).light_ends
+    assert split_of(titan, 32) == Split(32, 4, 2, own=Weighted(2, 1), shape="vee")
+    assert split_of(plan_of("pithtrain", pp=2, vpp=2, schedule="dualpipev"), 27).own == LightEnds(0)

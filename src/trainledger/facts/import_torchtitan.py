@@ -28,7 +28,8 @@ MESH_KEYS = (
     *(
         "pipeline_parallel_schedule pipeline_parallel_microbatch_size pipeline_parallel_microbatches "
         "pipeline_parallel_layers_per_stage num_pp_microbatches disable_loss_parallel enable_sequence_parallel "
-        "enable_async_tensor_parallel fsdp_reshard_after_forward"
+        "enable_async_tensor_parallel fsdp_reshard_after_forward pipeline_parallel_split_points "
+        "module_fqns_per_model_part"
     ).split(),
 )
 FLOAT8 = ("quantize.linear.float8", "float8")
@@ -101,9 +102,6 @@ KEYS: tuple[KeyRow, ...] = (
             ("mx.*", EITHER),
             ("quantize.linear.mx.*", EITHER),
             ("quantize.grouped_mm.*", HIGH),
-            ("parallelism.module_fqns_per_model_part", EITHER),
-            ("parallelism.pipeline_parallel_split_points", EITHER),
-            ("experimental.pipeline_parallel_split_points", EITHER),
             ("parallelism.pipeline_parallel_schedule_csv", EITHER),
             ("experimental.pipeline_parallel_schedule_csv", EITHER),
             ("parallelism.expert_parallel_comm_backend", EITHER),

@@ -38,8 +38,8 @@ SCHEDULES: dict[str, WordRow] = {
         WordRow("gpipe", "gpipe", PIPELINE),
         WordRow("interleaved1f1b", "interleaved", PIPELINE, {"vpp": 2}),
         WordRow("interleavedzerobubble", "zb-h1", PIPELINE, {"vpp": 2}),
-        WordRow("zbvzerobubble", "zb-v", PIPELINE),
-        WordRow("dualpipev", "dualpipev", PIPELINE),
+        WordRow("zbvzerobubble", "zb-v", PIPELINE, {"vpp": 2}),
+        WordRow("dualpipev", "dualpipev", PIPELINE, {"vpp": 2}),
     )
 }
 _ACS = _read("distributed/activation_checkpoint.py; SelectiveAC, FullAC of 2026")

@@ -247,7 +247,18 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("moe_use_legacy_grouped_gemm", BOOL, EITHER),
         ),
     ),
-    *counted(WHERE, TITAN, (("reshard_last_layer", BOOL), ("async_tp", BOOL))),
+    *counted(
+        WHERE,
+        TITAN,
+        (
+            ("reshard_last_layer", BOOL),
+            ("async_tp", BOOL),
+            ("pipeline_parallel_first_stage_less_layers", COUNT),
+            ("pipeline_parallel_last_stage_less_layers", COUNT),
+            ("pipeline_parallel_split_points", Kind.TEXTS),
+            ("module_fqns_per_model_part", Kind.ANY),
+        ),
+    ),
     *uncounted(
         WHERE,
         TITAN,
@@ -255,8 +266,6 @@ PARALLEL_ROWS: tuple[Row, ...] = (
             ("enable_fsdp_symm_mem", BOOL, LOW),
             ("enable_compiled_autograd", BOOL, EITHER),
             ("context_parallel_rotate_method", TEXT, EITHER),
-            ("pipeline_parallel_first_stage_less_layers", COUNT, EITHER),
-            ("pipeline_parallel_last_stage_less_layers", COUNT, EITHER),
             ("pipeline_parallel_microbatch_size", COUNT, EITHER),
             ("expert_parallel_comm_backend", TEXT, EITHER),
         ),

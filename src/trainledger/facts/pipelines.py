@@ -132,11 +132,15 @@ UNEVEN_SOURCE = Source(
 @dataclass(frozen=True, slots=True)
 class WeightedStages:
     """torchtitan spreads layers over stages as if embedding and head were layers: this many each, unless options say
-    otherwise; the first stages take what does not divide."""
+    otherwise; the first stages take what does not divide. Before the day `since` they counted as none, and the inner
+    stages took that first. `before`, `behind`: what it calls the embedding, and norm and head, which changed names."""
 
     framework: str
     embedding: int
     head: int
+    since: str
+    before: tuple[str, ...]
+    behind: tuple[tuple[str, ...], ...]
     source: Source
 
 
@@ -144,10 +148,14 @@ TITAN_STAGES = WeightedStages(
     "torchtitan",
     1,
     1,
+    "2025-04-15",
+    ("tok_embeddings",),
+    (("norm", "output"), ("norm", "lm_head")),
     Source(
         "torchtitan layers of a pipeline stage",
-        "torchtitan/distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part",
-        "b5bcd76, 2026-08",
+        "torchtitan/distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part; pipeline.py, "
+        "generate_split_points (#604, #1103; in the week before the latter it made stages of one layer)",
+        "cec7fb6fc, f64cf3c18 to b5bcd76, 2024-10 to 2026-08",
     ),
 )
 

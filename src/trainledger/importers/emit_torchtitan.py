@@ -22,6 +22,7 @@ from trainledger.importers.emit_hf import layers_of, variables
 from trainledger.importers.emit_model import alike
 from trainledger.importers.emit_sharding import torchrun
 from trainledger.importers.emit_text import script, toml_file
+from trainledger.plan.own_stages import LESS_FIRST, LESS_LAST, PARTS, POINTS
 
 FRAMEWORK, SUFFIX = NAME, ".toml"
 MESH = PLACES[0]
@@ -119,10 +120,20 @@ def _pipeline(said: Said) -> Iterator[Line]:
     if row is None:
         raise refuse(said, "parallel.schedule", f"one of {', '.join(one.value for one in SCHEDULES.values())}")
     yield Line(OWN, f"{MESH}.pipeline_parallel_schedule", row.name, "parallel.schedule")
-    chunks = said.whole("parallel.vpp")
+    chunks, options = said.whole("parallel.vpp"), said.plan.parallel.options
+    for key in (POINTS, PARTS):
+        if key in options:
+            yield Line(OWN, f"{MESH}.{key}", options[key], f"parallel.options.{key}")
+            return
     if chunks > 1 and chunks != row.keys.get("vpp"):
-        layers = int(said.plan.keys().get("num_hidden_layers", 0)) + DEFAULTS.edges + DEFAULTS.edges
-        each = -(-layers // (said.whole("parallel.pp") * chunks))
+        edges = sum(options.get(key, DEFAULTS.edges) for key in (LESS_FIRST, LESS_LAST))
+        layers, stages = int(said.plan.keys().get("num_hidden_layers", 0)) + edges, said.whole("parallel.pp") * chunks
+        each = -(-layers // stages)
+        if -(-layers // each) != stages:
+            fix = f"Say the first layer of each stage in parallel.options.{POINTS}."
+            raise refuse(
+                said, "parallel.vpp", f"{each} layers a stage make {-(-layers // each)} of {stages} stages", fix
+            )
         yield Line(OWN, f"{MESH}.pipeline_parallel_layers_per_stage", each, "parallel.vpp")
 
 

@@ -10,6 +10,7 @@ from trainledger.facts.import_torchtitan_words import DEFAULTS, MESH, SCHEDULES
 from trainledger.importers.keyed import Keyed
 from trainledger.importers.overlay import shown
 from trainledger.importers.piece import Piece
+from trainledger.plan.own_stages import LESS_FIRST, LESS_LAST, PARTS, POINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +163,39 @@ def pipeline(keys: Keyed, piece: Piece, sizes: Sizes, layers: int) -> None:
         piece.fill("parallel.schedule", row.value, "torchtitan: pipeline_parallel_schedule 1F1B", MESH)
     else:
         piece.give("parallel.schedule", row.value, keys.where(name))
-    each, each_name = named(keys, "pipeline_parallel_layers_per_stage")
-    per_stage = count(keys, piece, each_name, each, 0)
-    if per_stage and layers:
-        edges = DEFAULTS.edges + DEFAULTS.edges
-        stages = -(-(layers + edges) // per_stage)
-        piece.give("parallel.vpp", max(stages // sizes.pipeline, 1), keys.where(each_name))
-    elif "vpp" in row.keys:
+    if not any((_named_stages(keys, piece, sizes), _counted_stages(keys, piece, sizes, layers))) and "vpp" in row.keys:
         piece.fill("parallel.vpp", row.keys["vpp"], "torchtitan: two stages on a rank", MESH)
+
+
+def _named_stages(keys: Keyed, piece: Piece, sizes: Sizes) -> bool:
+    """Stages whose layers are named: the first of each but the first, or every module of each."""
+    for key, more in ((POINTS, 1), (PARTS, 0)):
+        value, name = named(keys, key)
+        listed = [one.strip() for one in value.split(",")] if isinstance(value, str) and key == POINTS else value
+        if not isinstance(listed, list) or not listed:
+            continue
+        piece.give(f"parallel.options.{key}", listed, keys.where(name))
+        _chunks(keys, piece, sizes, name, len(listed) + more)
+        return True
+    return False
+
+
+def _counted_stages(keys: Keyed, piece: Piece, sizes: Sizes, layers: int) -> bool:
+    """Stages of so many layers each, where embedding and head count as some."""
+    value, name = named(keys, "pipeline_parallel_layers_per_stage")
+    each = count(keys, piece, name, value, 0)
+    if not each or not layers:
+        return False
+    ends = [keys.raw(f"{PLACES[0]}.{key}") for key in (LESS_FIRST, LESS_LAST)]
+    whole = layers + sum(one if isinstance(one, int) else DEFAULTS.edges for one in ends)
+    _chunks(keys, piece, sizes, name, -(-whole // each))
+    return True
+
+
+def _chunks(keys: Keyed, piece: Piece, sizes: Sizes, name: str, stages: int) -> None:
+    """The stages of each rank; as many for all of them, or torchtitan refuses."""
+    if stages % sizes.pipeline:
+        found = f"{shown(keys.raw(name))}; {stages} stages over {sizes.pipeline} pipeline ranks"
+        piece.refuse(name, found, "a multiple of the ranks is needed", where=keys.where(name))
+        return
+    piece.give("parallel.vpp", stages // sizes.pipeline, keys.where(name))

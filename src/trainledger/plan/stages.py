@@ -11,15 +11,14 @@ from trainledger.base.problems import InputError, Problem
 from trainledger.facts.pipelines import (
     BOTH_ENDS,
     LAYOUT_LETTERS,
-    LIGHT_ENDS,
     LOOP,
     PAIRED,
     PLACEMENT,
-    TITAN_STAGES,
     VEE,
     VEE_SHAPE,
 )
 from trainledger.plan.layout import layout_problems, read_layout
+from trainledger.plan.own_stages import Own, own_counts, own_problems, own_stages, stages_named
 from trainledger.plan.schema import Plan
 
 FIRST = "decoder_first_pipeline_num_layers"
@@ -27,8 +26,6 @@ LAST = "decoder_last_pipeline_num_layers"
 LAYOUT = "pipeline_model_parallel_layout"
 WITH_EMBEDDING = "account_for_embedding_in_pipeline_split"
 WITH_LOSS = "account_for_loss_in_pipeline_split"
-LESS_FIRST = "pipeline_parallel_first_stage_less_layers"
-LESS_LAST = "pipeline_parallel_last_stage_less_layers"
 _PP, _VPP, _OPTIONS = "parallel.pp", "parallel.vpp", "parallel.options"
 
 
@@ -53,9 +50,8 @@ class Split:
     """How the layers are to be spread over pipeline ranks and their chunks.
 
     `first`, `last`: layers of the first and the last rank where they are given; `layout`: Megatron-Core's text;
-    `with_embedding`, `with_loss`: whether these count as a layer of their stage; `weights`: torchtitan's, the layers
-    that embedding and head count as; `light_ends`: whether what does not divide goes to the inner stages first;
-    `shape`: how chunks lie over ranks (facts.pipelines: LOOP, VEE_SHAPE, BOTH_ENDS).
+    `with_embedding`, `with_loss`: whether these count as a layer of their stage; `own`: how a framework other than
+    Megatron-Core spreads them; `shape`: how chunks lie over ranks (facts.pipelines: LOOP, VEE_SHAPE, BOTH_ENDS).
     """
 
     layers: int
@@ -67,8 +63,7 @@ class Split:
     layout: str | None = None
     with_embedding: bool = False
     with_loss: bool = False
-    weights: tuple[int, int] | None = None
-    light_ends: bool = False
+    own: Own | None = None
     shape: str = LOOP
 
     @property
@@ -93,6 +88,8 @@ def chunks_of(plan: Plan) -> int:
         return PAIRED[schedule].chunks
     if PLACEMENT.names.get(schedule) == VEE_SHAPE:
         return VEE.chunks
+    if (named := stages_named(plan)) is not None:
+        return max(named // parallel.pp, 1)
     if isinstance(layout := parallel.options.get(LAYOUT), str):
         try:
             return max(len(read_layout(layout)) // parallel.pp, 1)
@@ -104,13 +101,9 @@ def chunks_of(plan: Plan) -> int:
 def split_of(plan: Plan, layers: int, mtp: int = 0) -> Split:
     """How a plan spreads `layers` layers and `mtp` MTP layers over its pipeline."""
     parallel, options = plan.parallel, plan.parallel.options
-    weights = None
-    if plan.stack.framework == TITAN_STAGES.framework:
-        weights = (options.get(LESS_FIRST, TITAN_STAGES.embedding), options.get(LESS_LAST, TITAN_STAGES.head))
     return Split(
         layers, parallel.pp, chunks_of(plan), mtp, options.get(FIRST), options.get(LAST), options.get(LAYOUT),
-        bool(options.get(WITH_EMBEDDING)), bool(options.get(WITH_LOSS)), weights,
-        plan.stack.framework == LIGHT_ENDS.framework,
+        bool(options.get(WITH_EMBEDDING)), bool(options.get(WITH_LOSS)), own_stages(plan, layers),
         PLACEMENT.names.get(schedule_of(plan), LOOP),
     )  # fmt: skip
 
@@ -144,20 +137,14 @@ def _counts(split: Split) -> list[int]:
     """Layers of every stage, in the order of the model."""
     if split.layout is not None:
         return [sum(letter == LAYOUT_LETTERS.layer for letter, _ in stage) for stage in read_layout(split.layout)]
-    if split.weights is not None and split.count > 1:
-        total = split.layers + sum(split.weights)
-        counts = [total // split.count + (at < total % split.count) for at in range(split.count)]
-        return [counts[0] - split.weights[0], *counts[1:-1], counts[-1] - split.weights[1]]
+    if split.own is not None:
+        return own_counts(split.own, split.layers, split.count)
     if split.first is not None or split.last is not None:
         middle, ranks = _middle(split)
         each = [middle // ranks if ranks else 0] * split.ranks
         each[0] = each[0] if split.first is None else split.first
         each[-1] = each[-1] if split.last is None else split.last
         return [layers // split.chunks for _ in range(split.chunks) for layers in each]
-    if split.light_ends:
-        fewest, rest = divmod(split.layers, split.count)
-        inner = min(rest, max(split.count - 1 - 1, 0))
-        return [fewest + (1 <= at <= inner or at < rest - inner) for at in range(split.count)]
     counts = [_total(split) // split.count] * split.count
     counts[0] -= split.with_embedding
     counts[-1] -= split.with_loss
@@ -178,10 +165,8 @@ def stage_problems(split: Split) -> tuple[Problem, ...]:
     """Every rule of the framework that a split breaks, each with the nearest value that can be where there is one."""
     if split.layout is not None:
         return tuple(_layout(split, split.layout))
-    if split.weights is not None:
-        return problems_of(_weighted(split, *split.weights))
-    if split.light_ends:
-        return ()
+    if split.own is not None:
+        return own_problems(split.own, split.layers, split.ranks, split.count // split.ranks)
     if split.first is None and split.last is None:
         return problems_of(_even(split))
     clash = tuple(_clashes(split, FIRST if split.first is not None else LAST))
@@ -245,15 +230,3 @@ def _spreads(split: Split, layers: int, given: int) -> bool:
     if ranks <= 0 or left <= 0:
         return ranks == left == 0
     return left % (ranks * split.chunks) == 0
-
-
-def _weighted(split: Split, first: int, last: int) -> Iterator[Demand]:
-    """torchtitan: no stage is empty, and neither end counts as more layers than the smallest stage has."""
-    if split.count == 1:
-        return
-    total, path = split.layers + first + last, _PP if split.chunks == 1 else _VPP
-    per = split.count // (split.ranks if path == _PP else split.chunks)
-    value = split.ranks if path == _PP else split.chunks
-    found = f"{split.count} stages for {split.layers} layers, embedding as {first}, head as {last}"
-    allowed = f"stages of at least {max(first, last, 1)} are needed"
-    yield Demand(path, value, found, allowed, lambda n: total // (n * per) >= max(first, last, 1))
