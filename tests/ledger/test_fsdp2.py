@@ -119,6 +119,19 @@ def test_torchtitans_head_stays_gathered_by_itself() -> None:
     assert near(held(titan("6fc499f6"), "step 2: loss", "gathered_weights"), 2 * head)  # and the gather's output
 
 
+@pytest.mark.parametrize("loss", ["full-fp32", "vocab-parallel"])
+def test_torchtitans_head_may_be_let_go_of_as_its_forward_ends(loss: str) -> None:
+    """Held against torchtitan 0.2.2 on PyTorch's own allocator: the peak falls by the head's weights."""
+    tensor = {"tp": 2, "sp": True} if loss == "vocab-parallel" else {}
+    stack = {"framework": "torchtitan", "versions": {"torchtitan": "6fc499f6"}, "recompute": "none", "loss": loss}
+    kept, shut = (
+        made(stack=stack, parallel={"dp": 4, "options": {"reshard_last_layer": one}, **tensor}) for one in (False, True)
+    )
+    backward = "step 2: backward of the loss"
+    fewer = held(kept, backward, "gathered_weights") - held(shut, backward, "gathered_weights")
+    assert fewer == 2 * 256 * 1024 // int(tensor.get("tp", 1)) + 512  # and the norm before it
+
+
 def test_weights_of_layers_are_gathered_in_8_bits() -> None:
     wide, narrow = (titan("5940ddeb532c", {"recipe": "tensorwise", "all_gather": one}) for one in (False, True))
     norms = 2 * 2 * 256

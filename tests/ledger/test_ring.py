@@ -33,3 +33,9 @@ def test_one_rank_and_flex_attention_have_no_ring() -> None:
     flex = names(2, "flex")
     assert not [name for name in flex if name.startswith("ring")]
     assert any("whole sequence" in name or "gathered" in name for name in flex)
+
+
+def test_the_ring_s_result_lies_head_by_head_so_that_the_output_projection_reads_a_copy() -> None:
+    """Held against torchtitan 0.2.2 on PyTorch's own allocator with cp 2: its first ranks keep both."""
+    assert names(2)["ring: result, token by token"] == 2 * (1024 // 2) * 4 * 64
+    assert "ring: result, token by token" not in names(1)

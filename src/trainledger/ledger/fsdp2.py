@@ -53,8 +53,10 @@ class Fsdp2(UnitHooks):
         return tuple(events)
 
     def inside(self, at: int, walked: Walked) -> Mapping[int, Events]:
-        """The model's own forward returns before the loss, where a script computes that."""
-        return {walked.products[0]: self._returned()} if self._apart(at) else {}
+        """The head's forward ends, and the model's own before the loss, where a script computes that."""
+        shut = tuple(self._each(self._after, at)) if self._shuts(at) else ()
+        returned = self._returned() if self._apart(at) else ()
+        return {walked.products[0]: (*shut, *returned)} if shut or returned else {}
 
     def passed(self, at: int) -> Events:
         """Let go of what the piece read."""
@@ -75,7 +77,8 @@ class Fsdp2(UnitHooks):
         """Where a gather falls inside the piece's backward."""
         product = walked.products[1]
         if self._late(at) and product:  # as the gradient of the logits arrives
-            return {product - 1: tuple((self._entered() if self._apart(at) else []) + self._ahead_of(at))}
+            again = [*self._each(self._unshard, at), *self._each(lambda key: self._wait(key, False), at)]
+            return {product - 1: (*(self._entered() if self._apart(at) else ()), *again, *self._ahead_of(at))}
         if self._again(at):  # the recompute is a forward of its own, whose end lets its gather go
             return {walked.again: (*self._let_go(), *self._ahead_of(at))}
         return {}
@@ -95,6 +98,10 @@ class Fsdp2(UnitHooks):
     def _apart(self, at: int) -> bool:
         """Whether the piece is the head, with a loss outside the model's own forward."""
         return at == self.units.last and self.how.ending is Ending.OUTSIDE
+
+    def _shuts(self, at: int) -> bool:
+        """Whether the piece is the head, whose own weights do not stay for backward."""
+        return at == self.units.last and self.units.shut and self.how.ending is not Ending.FUSED
 
     def _returned(self) -> Events:
         """The root's forward ends."""

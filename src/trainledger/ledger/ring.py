@@ -12,7 +12,7 @@ from __future__ import annotations
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger import aten
-from trainledger.ledger.tape import Code, Step, Tape
+from trainledger.ledger.tape import Code, Prim, Step, Tape
 
 CALL = "sdpa"
 
@@ -44,4 +44,13 @@ def around(t: Tape, result: int, first: int, ranks: int) -> int:
         *(Step(Code.DEAD, 0, one) for one in beside),
     )
     t.prims[at] = prim._replace(work=(*prim.work, *shared(), *merged), steps=steps)
-    return result
+    return _in_order(t, result)
+
+
+def _in_order(t: Tape, result: int) -> int:
+    """The result token by token: halves of it that were merged apart were joined head by head, on all ranks but the
+    last, whose result is not copied."""
+    out = t.fresh(t.dims[result], t.dtype[result], t.grad[result], "ring: result, token by token")
+    t.run(Prim("clone", (result,), (out,), (), aten.PASS0, ()))
+    t.end([result])
+    return out

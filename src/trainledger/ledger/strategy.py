@@ -88,13 +88,15 @@ def layout_of(plan: Plan, job: Job, updates: Updates, master: DType | None, rank
 
 
 def _titan(plan: Plan, units: Units) -> Units:
-    """torchtitan's own units: before embedding and head stood apart, the last layer stayed gathered; experts that are
-    spread over ranks are sharded over what is left of these."""
+    """torchtitan's own units: the head stays gathered, before it stood apart the last layer did, unless its policy is
+    `always`; experts that are spread over ranks are sharded over what is left of these."""
     units = beside_experts(units) if degrees(plan).ep > 1 else units
     release, always = plan.stack.versions.get(TORCHTITAN, ""), plan.parallel.options.get("reshard_last_layer")
-    if plan.stack.framework != TORCHTITAN or holds(Change.APART, release) or always:
+    if plan.stack.framework != TORCHTITAN:
         return units
-    return staying(units, frozenset({units.last - 1}))
+    if holds(Change.APART, release):
+        return replace(units, shut=bool(always))
+    return units if always else staying(units, frozenset({units.last - 1}))
 
 
 def _low_level(plan: Plan) -> LowLevel:

@@ -87,14 +87,16 @@ class Spot(NamedTuple):
 class Units:
     """`own`: the units that are open while a piece runs, by piece; `root`: what is open around all of them, None where
     every weight has a unit of its own; `pieces`: how many there are; `ignored`: weights that belong to no unit; `stay`:
-    pieces whose units stay gathered from forward to backward. `spots`: where units are single modules, the places of
-    these; a unit of several pieces is the last one's own."""
+    pieces whose units stay gathered from forward to backward; `shut`: whether the head's own are let go of as its
+    forward ends. `spots`: where units are single modules, the places of these; a unit of several pieces is the last
+    one's own."""
 
     own: Mapping[int, tuple[Unit, ...]]
     root: Unit | None
     pieces: int
     ignored: frozenset[Weight] = frozenset()
     stay: frozenset[int] = frozenset()
+    shut: bool = False
     spots: Mapping[Key, Spot] = field(default_factory=dict)
 
     @property
