@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.plans import plan_of
+from tests.plans import LLAMA, plan_of
 from trainledger.answer.checkpoint import Checkpoint
 from trainledger.answer.disk import beside
 from trainledger.answer.estimate import estimate
@@ -65,6 +65,79 @@ def test_an_adapter_is_saved_without_its_base() -> None:
     found, trained = beside(answer).checkpoint, answer.parameters.trainable
     assert files(found) == {"adapter_model.safetensors": (4 * trained, 1), "optimizer.pt": (8 * trained, 1)}
     assert any("base model is needed" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("targets", "tied", "whole"),
+    [(["q_proj"], False, 0), (["q_proj", "embed_tokens"], False, 1), (["q_proj", "lm_head"], False, 1),
+     ([".*(q_proj|lm_head)"], False, 1), (["embed_tokens", "lm_head"], True, 2)],
+)  # fmt: skip
+def test_peft_saves_embeddings_that_an_adapter_goes_to(targets: list[str], tied: bool, whole: int) -> None:
+    """As save_pretrained of PEFT 0.21.2 does: each such matrix once, a tied one under both of its names."""
+    named: Any = targets if len(targets) > 1 or ".*" not in targets[0] else targets[0]
+    model = {**LLAMA, "tie_word_embeddings": tied}
+    answer = estimate(plan_of(model, adapter={**LORA, "targets": named}, batch={"sequence": 16}))
+    found, trained = beside(answer).checkpoint, answer.parameters.trainable
+    assert files(found)["adapter_model.safetensors"] == (4 * trained + whole * 2 * 1024 * 256, 1)
+    assert files(found)["optimizer.pt"] == (8 * trained, 1)
+    stack = {"versions": {"torch": "2.1.0", "transformers": "4.34.1", "peft": "0.6.2"}}
+    if named == targets:
+        older = made(adapter={**LORA, "targets": named}, stack=stack)
+        assert files(older)["adapter_model.safetensors"] == (4 * trained, 1)
+
+
+@pytest.mark.parametrize("strategy", ["none", "zero2", "zero3"])
+def test_what_is_exported_of_an_adapter_is_written_once(strategy: str) -> None:
+    options = {"stage3_gather_16bit_weights_on_model_save": True} if strategy == "zero3" else {}
+    parallel = {"strategy": strategy, "dp": 1 if strategy == "none" else 4, "options": options}
+    found = made(adapter={**LORA, "dtype": "bf16"}, precision=MIXED, parallel=parallel, save={"export": True})
+    names = [one.name for one in found.files if one.name.endswith("safetensors")]
+    assert names == ["adapter_model.safetensors"]
+
+
+def test_torchtune_merges_an_adapter_and_keeps_one_recipe_state() -> None:
+    """Files as its checkpointer writes them (0.6.1), byte for byte: the base's own files, the adapter twice."""
+    stack = {"framework": "torchtune", "versions": {"torch": "2.6.0", "torchtune": "0.6.1"}, "loss": None}
+    lora = {**LORA, "dtype": "bf16"}
+    answer = estimate(plan_of(adapter=lora, stack=stack, batch={"sequence": 16}, save={"limit": 2}))
+    found, trained = beside(answer).checkpoint, answer.parameters.trainable
+    base = answer.parameters.total - trained
+    assert files(found) == {
+        "model-00001-of-00001.safetensors": (2 * base, 1), "adapter_model.pt": (2 * trained, 1),
+        "adapter_model.safetensors": (2 * trained, 1), "recipe_state.pt": (4 * trained, 1),
+    }  # fmt: skip
+    assert found.weights_only == 2 * base
+    assert found.disk == 3 * (2 * base + 4 * trained) + 4 * trained
+    alone = made(adapter=lora, stack=stack, save={"format": "adapter"})
+    assert list(files(alone)) == ["adapter_model.pt", "adapter_model.safetensors", "recipe_state.pt"]
+    assert alone.weights_only == 2 * trained
+    split = made(stack=stack, save={"file_bytes": "1MB"})
+    assert sum(one.bytes for one in split.files if one.what == "weights") == 2 * COUNT
+    assert len(split.files) > 2
+
+
+def test_torchtune_writes_shards_where_training_goes_on() -> None:
+    sections: dict[str, Any] = {
+        "stack": {"framework": "torchtune", "versions": {"torch": "2.6.0", "torchtune": "0.6.1"}, "loss": None},
+        "parallel": {"strategy": "fsdp2", "dp": 4},
+    }
+    assert made(**sections).format.name == "torchtune"
+    assert made(**sections, save={"asynchronous": True}).format.name == "fsdp-sharded"
+
+
+def test_litgpt_writes_one_file_and_merges_at_the_end() -> None:
+    """As Fabric's save wrote it on a CPU (LitGPT 0.5.13): weights and states in one file, of LoRA its factors alone."""
+    stack = {"framework": "litgpt", "versions": {"torch": "2.13.0", "litgpt": "0.5.13"}, "loss": None}
+    full = made(stack=stack)
+    assert files(full) == {
+        "lit_model.pth": (2 * COUNT, 1), "lit_model.pth (optimizer)": (4 * COUNT, 1),
+    }  # fmt: skip
+    sft = of(plan_of(stack=stack, batch={"sequence": 16}, task="sft"))
+    assert [(one.name, one.once) for one in sft.files][-1] == ("final/lit_model.pth", True)
+    lora = made(stack=stack, adapter={**LORA, "dtype": "bf16"})
+    trained = estimate(plan_of(stack=stack, adapter={**LORA, "dtype": "bf16"})).parameters.trainable
+    assert files(lora) == {"lit_model.pth.lora": (2 * trained, 1), "lit_model.pth": (2 * COUNT, 1)}
+    assert not any(one.what == "optimizer" for one in lora.files)
 
 
 def test_zero_3_writes_each_rank_s_parts() -> None:

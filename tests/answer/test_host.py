@@ -117,6 +117,32 @@ def test_a_whole_state_dict_comes_together_on_one_rank() -> None:
     assert part(moments(parallel=parallel)["save"], "whole state dict") == 0
 
 
+TUNE: dict[str, Any] = {"framework": "torchtune", "versions": {"torch": "2.6.0", "torchtune": "0.6.1"}, "loss": None}
+LIT: dict[str, Any] = {"framework": "litgpt", "versions": {"torch": "2.13.0", "litgpt": "0.5.13"}, "loss": None}
+FACTORS = {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("stack", "strategy", "adapter", "copies"),
+    [
+        (TUNE, "fsdp2", None, 6),  # weights and states are gathered at once
+        (TUNE, "none", FACTORS, 2),  # what is merged is merged on the host
+        (TUNE, "none", None, 0),
+        (LIT, "none", None, 6),  # Fabric makes the whole file in memory first
+        (LIT, "none", FACTORS, 2),
+    ],
+)
+def test_what_recipes_have_on_rank_0_before_they_write_it(
+    stack: dict[str, Any], strategy: str, adapter: dict[str, Any] | None, copies: int
+) -> None:
+    parallel = {"strategy": strategy, "dp": 4 if strategy == "fsdp2" else 1}
+    sections: dict[str, Any] = {"stack": stack, "parallel": parallel, "batch": {"sequence": 16}}
+    count = estimate(plan_of(**sections)).parameters.total
+    if adapter:
+        sections["adapter"] = adapter
+    assert part(moments(**sections)["save"], "checkpoint as rank 0 has it") == copies * count
+
+
 def test_an_asynchronous_save_stages_what_a_rank_writes() -> None:
     parallel = {"strategy": "fsdp2", "dp": 8}
     answer = estimate(plan_of(parallel=parallel, save={"asynchronous": True}))

@@ -142,6 +142,16 @@ def test_plain_ranks_read_all_of_it() -> None:
     assert (alone.rank_bytes, alone.total, alone.host) == (2 * COUNT, 4 * COUNT, 2 * COUNT)
 
 
+def test_recipes_read_what_they_wrote() -> None:
+    """torchtune's weights stay in their file, its recipe's state does not; LitGPT's one file is read whole."""
+    tune = {"framework": "torchtune", "versions": {"torch": "2.6.0", "torchtune": "0.6.1"}, "loss": None}
+    found = on(plan_of(stack=tune, batch={"sequence": 16}), 1)
+    assert (found.rank_bytes, found.files, found.host) == (6 * COUNT, 2, 4 * COUNT)
+    lit = {"framework": "litgpt", "versions": {"torch": "2.13.0", "litgpt": "0.5.13"}, "loss": None}
+    found = on(plan_of(stack=lit, batch={"sequence": 16}, task="sft"), 1)
+    assert (found.rank_bytes, found.host) == (6 * COUNT, 6 * COUNT)  # without the weights of the end
+
+
 def test_megatrons_flat_pieces_are_cut_by_other_data_parallel_ranks() -> None:
     plan = megatron(tp=2, world=8)
     count = estimate(plan).parameters.total

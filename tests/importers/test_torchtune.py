@@ -51,3 +51,14 @@ def test_a_distributed_file_alone_says_how_many_ranks_were_taken() -> None:
     assert world.value == 8
     assert "--set parallel.world" in world.why
     assert read_any([str(FOLDER / "70b_full_tp.yaml")], ["parallel.world=16"]).plan.parallel.dp == 2
+
+
+def test_what_it_saves(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    text = (FOLDER / "8b_lora.yaml").read_text(encoding="utf-8").replace("save_adapter_weights_only", "# ")
+    config.write_text(text + "save_adapter_weights_only: true\nenable_async_checkpointing: true\n")
+    save = read_any([str(config)]).plan.save
+    assert save is not None
+    assert (save.format, save.asynchronous) == ("adapter", False)  # recipes of LoRA do not write shards
+    config.write_text(text + "save_adapter_weights_only: false\n")
+    assert read_any([str(config)]).plan.save is None

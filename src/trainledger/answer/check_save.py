@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from trainledger.answer.saved import format_of, inner_format
 from trainledger.base.problems import Problem
+from trainledger.facts.checkpoints import MERGED
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
 from trainledger.plan.engines import ZERO, deepspeed_of
@@ -36,6 +37,8 @@ def _needed(plan: Plan, named: str) -> str:
         return "ColossalAI writes it"
     if named.startswith("megatron-") and plan.stack.framework not in MEGATRON:
         return "Megatron-Core writes it"
+    if named in MERGED and plan.stack.framework != named:
+        return f"{named} writes it"
     if named in BY_SHARDS and plan.parallel.strategy in ZERO:
         return "DeepSpeed's partitions are no shards of PyTorch's"
     return ""

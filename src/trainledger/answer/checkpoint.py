@@ -57,7 +57,8 @@ class Checkpoint:
     @property
     def disk(self) -> int:
         """Bytes on disk when most checkpoints are there."""
-        return self.total * self.kept
+        once = sum(one.total for one in self.files if one.once)
+        return (self.total - once) * self.kept + once
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values, bytes."""
@@ -69,7 +70,7 @@ class Checkpoint:
             "files": [
                 {
                     "name": one.name, "role": one.role, "what": one.what.value, "bytes": one.bytes,
-                    "count": one.count, "by": one.by,
+                    "count": one.count, "by": one.by, "once": one.once,
                 }
                 for one in self.files
             ],
@@ -95,7 +96,8 @@ def checkpoint(plan: Plan, model: Model, ledger: Ledger) -> Checkpoint:
     own = [one for one in files if one.role == POLICY]
     copied = staged(plan, saved) if inner.name == SHARDS else _busiest(own)
     kept = _kept(limit, saves)
-    found = Checkpoint(FORMATS[saved.format], inner, files, saved.weights, kept, limit, None, copied, notes)
+    read = sum(sum(layer) * count for layer, count in saved.merged) or saved.weights + saved.embeddings
+    found = Checkpoint(FORMATS[saved.format], inner, files, read, kept, limit, None, copied, notes)
     if save and save.bandwidth:
         return replace(found, seconds=found.total / save.bandwidth)
     return found

@@ -246,6 +246,9 @@ def _saving(plan: Plan, written: Checkpoint, ranks: int) -> Iterator[Part]:
     states = sum(one.total for one in written.files if one.by == RANK_0 and one.what is Holds.OPTIMIZER)
     if save is not None and save.asynchronous:
         yield _counted("copy of what a rank has of it, staged", written.staged, ranks, source)
+    elif written.format.serialised or (written.format.together and (fsdp_of(plan) or plan.adapter)):
+        size = written.weights_only + (states if fsdp_of(plan) or written.format.serialised else 0)
+        yield _counted("checkpoint as rank 0 has it before it is written", size, 1, source)
     elif _gathered(plan, written):
         yield _counted("whole state dict, gathered on rank 0", max(written.weights_only, states), 1, source)
     else:

@@ -17,7 +17,7 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 WEIGHTS_ALONE = "safetensors"
-EXPORTS = (WEIGHTS_ALONE, "trainer", "adapter")  # formats whose weights lie in such files
+EXPORTS = (WEIGHTS_ALONE, "trainer", "adapter", "torchtune")  # formats whose weights lie in such files
 
 
 class Written(NamedTuple):
@@ -42,7 +42,7 @@ class Written(NamedTuple):
     def files(self) -> tuple[Files, ...]:
         """Those of the plan's own model that a resume reads: weights beside DeepSpeed's and FSDP's are for others."""
         own = self.kind in EXPORTS
-        found = (one for one in self.checkpoint.files if one.role == POLICY)
+        found = (one for one in self.checkpoint.files if one.role == POLICY and one.what is not Holds.EXPORT)
         return tuple(one for one in found if own or not one.safetensors)
 
     @property
@@ -58,7 +58,7 @@ class Written(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether the optimizer's states are among them."""
-        return any(one.what is not Holds.WEIGHTS for one in self.files)
+        return any(one.what in (Holds.OPTIMIZER, Holds.BOTH) for one in self.files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from trainledger.base.problems import wrong
 from trainledger.facts.checkpoints import DIST_FILES, FORMATS, PARTED, SCATTERED, SLICED, UNIVERSAL
 from trainledger.facts.deepspeed import ZERO3
 from trainledger.facts.host_memory import Load
+from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.sharding import FIRST
+from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.ledger.mega_buffers import DISTRIBUTED
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.model.counts import kinds
@@ -36,6 +38,8 @@ def whole(written: Written, other: Plan, model: Model) -> Resume:
         host = written.weights if copies_of(way.load, 1) else tensor
     elif kind == "torch":
         host = largest(written.files)
+    elif kind in (TORCHTUNE, LITGPT):  # torchtune's weights stay in their file, its other state does not
+        host = sum(one.total for one in written.files if one.what is Holds.OPTIMIZER or kind == LITGPT)
     text = "one rank reads the weights for all" if one else "every rank reads all of it"
     total = written.weights * (1 if one else ranks) + (written.total - written.weights) * ranks
     reading = Reading(written.total, sum(each.count for each in written.files), total, host)

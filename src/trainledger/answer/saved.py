@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from trainledger.answer.saved_adapter import merged, targeted
 from trainledger.answer.saved_sizes import Sizes, dtype_of, saved_dtype, sized_layers
 from trainledger.answer.traffic import resident
 from trainledger.base.dims import elements
-from trainledger.facts.checkpoints import DEFAULTS, OWN_SHARDS, STATE_DICT_TYPE
+from trainledger.facts.checkpoints import DEFAULTS, OWN_SHARDS, STAGED, STATE_DICT_TYPE
 from trainledger.facts.optimizer_bytes import shared_tensors
 from trainledger.facts.phases import POLICY
 from trainledger.facts.sharding import FIRST
@@ -23,6 +23,7 @@ from trainledger.plan.schema import Plan
 
 RANK_0, EVERY, FIRSTS = "rank 0", "every rank", "one rank of each model-parallel part"
 STATES = (Account.MASTER, Account.OPTIMIZER)
+Tensors = list[tuple[tuple[int, ...], int]]  # bytes of tensors of each kind of layer, and how many equal ones
 Layers = tuple[tuple[tuple[Sizes, ...], int], ...]  # weights of each kind of layer, and how many equal ones
 
 
@@ -32,11 +33,14 @@ class Holds(StrEnum):
     WEIGHTS = "weights"
     OPTIMIZER = "optimizer"
     BOTH = "weights and optimizer"
+    EXPORT = "weights for others"
+    ADAPTER = "adapter"
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Files of one kind, of a role's model: `count` of them, `each` by one rank; bytes of the largest and of all."""
+    """Files of one kind, of a role's model: `count` of them, `each` by one rank; bytes of the largest and of all.
+    `once`: a checkpoint's takes the place of the last one's."""
 
     name: str
     what: Holds
@@ -45,6 +49,7 @@ class Written:
     count: int = 1
     each: int = 1
     total: int = 0
+    once: bool = False
     role: str = POLICY
 
     @property
@@ -57,7 +62,9 @@ class Written:
 class Saved:
     """Tensors that a checkpoint may hold, of the whole model (bytes): of each kind of layer; weights, those that a
     second name means too (written again where each name has a tensor of its own), master weights, optimizer states.
-    Of one rank: weights, and master weights with states, as it holds them. `hidden`: the model's width."""
+    Of one rank: weights, and master weights with states, as it holds them. `hidden`: the model's width. `embeddings`:
+    weights of the base that stand beside an adapter; `merged`: those of the base that it is merged into, of each kind
+    of layer, and how many such layers."""
 
     format: str
     layers: Layers
@@ -68,6 +75,8 @@ class Saved:
     rank_weights: int
     rank_states: int
     hidden: int
+    embeddings: int
+    merged: Tensors
 
     @property
     def states(self) -> int:
@@ -75,14 +84,14 @@ class Saved:
         return self.master + self.optimizer
 
     @property
-    def tensors(self) -> list[tuple[tuple[int, ...], int]]:
+    def tensors(self) -> Tensors:
         """Weights of each kind of layer, and how many such layers."""
         return [(tuple(one.saved for one in weights if one.saved), count) for weights, count in self.layers]
 
 
-def one_file(name: str, what: Holds, size: int, by: str = RANK_0) -> Written:
-    """A file that one rank writes."""
-    return Written(name, what, by, size, total=size)
+def one_file(name: str, what: Holds, size: int, once: bool = False) -> Written:
+    """A file that rank 0 writes."""
+    return Written(name, what, RANK_0, size, total=size, once=once)
 
 
 def spread(name: str, what: Holds, sizes: tuple[int, int], count: int, by: str = EVERY) -> Written:
@@ -96,6 +105,8 @@ def format_of(plan: Plan) -> str:
         return plan.save.format
     if plan.stack.framework in OWN_SHARDS and fsdp_of(plan):
         return "torch-sharded"
+    if plan.stack.framework in STAGED and fsdp_of(plan) and plan.save and plan.save.asynchronous:
+        return "fsdp-sharded"
     return DEFAULTS.get(plan.stack.framework, "torch")
 
 
@@ -132,10 +143,12 @@ def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
         sum(size for account, size in held if account is Account.WEIGHTS),
         sum(size for account, size in held if account in STATES),
         model.hidden.size,
+        sum(saved_dtype(plan, dtype_of(plan, one)).bytes_of(one.elements) for one in targeted(plan, model)),
+        list(merged(plan, model)),
     )  # fmt: skip
 
 
-def packed(tensors: Sequence[tuple[tuple[int, ...], int]], limit: int) -> list[int]:
+def packed(tensors: Tensors, limit: int) -> list[int]:
     """Bytes of the files that layers' tensors (bytes of each, and how many such layers) fill in order up to a limit."""
     sizes: list[int] = []
     held = 0

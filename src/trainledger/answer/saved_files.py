@@ -17,8 +17,10 @@ from trainledger.answer.saved import (
     spread,
 )
 from trainledger.answer.saved_deepspeed import deepspeed
+from trainledger.answer.saved_recipes import adapters, litgpt, recipe_state, torchtune
 from trainledger.answer.saved_shards import own_shards, sharded
 from trainledger.facts.checkpoints import COLOSSAL_FILE, DIST_FILES, EXPORT, FILE_SIZES
+from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.versions import at_least
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.plan.degrees import degrees
@@ -29,7 +31,7 @@ from trainledger.plan.schema import Plan
 def written(plan: Plan, saved: Saved) -> Iterator[Written]:
     """The files, with those of an export beside."""
     inner = {
-        "safetensors": _weights,
+        "safetensors": _whole,
         "adapter": _adapter,
         "trainer": _trainer,
         "torch": _torch,
@@ -40,14 +42,16 @@ def written(plan: Plan, saved: Saved) -> Iterator[Written]:
         "colossalai": _colossal,
         "megatron-torch": _megatron,
         "megatron-dist": _dist,
+        "torchtune": torchtune,
+        "litgpt": litgpt,
     }[saved.format](plan, saved)
     found = list(inner)
     whole = plan.save is None or plan.save.optimizer
     yield from (one for one in found if whole or one.what is not Holds.OPTIMIZER)
-    has = any(one.safetensors and one.name.startswith("model") for one in found)
+    has = any(one.safetensors for one in found)
     asked = plan.parallel.options.get(EXPORT) or (plan.save is not None and plan.save.export)
     if asked and not has:
-        yield from _weights(plan, saved)
+        yield from _whole(plan, saved)
 
 
 def _weights(plan: Plan, saved: Saved, again: Sequence[int] = ()) -> Iterator[Written]:
@@ -64,7 +68,10 @@ def _weights(plan: Plan, saved: Saved, again: Sequence[int] = ()) -> Iterator[Wr
 
 
 def _adapter(plan: Plan, saved: Saved) -> Iterator[Written]:
-    yield one_file("adapter_model.safetensors", Holds.WEIGHTS, saved.weights)
+    if plan.stack.framework == TORCHTUNE:
+        yield from (*adapters(saved), recipe_state(saved))
+        return
+    yield one_file("adapter_model.safetensors", Holds.WEIGHTS, saved.weights + saved.embeddings)
     yield one_file("optimizer.pt", Holds.OPTIMIZER, saved.states)
 
 
@@ -89,7 +96,7 @@ def _whole(plan: Plan, saved: Saved, again: Sequence[int] = ()) -> Iterator[Writ
     if plan.adapter is None:
         yield from _weights(plan, saved, again)
     else:
-        yield one_file("adapter_model.safetensors", Holds.WEIGHTS, saved.weights)
+        yield one_file("adapter_model.safetensors", Holds.WEIGHTS, saved.weights + saved.embeddings)
 
 
 def _torch(plan: Plan, saved: Saved) -> Iterator[Written]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapreplace
 
-from trainledger.answer.saved import Holds, Saved, Written, spread
+from trainledger.answer.saved import Holds, Saved, Tensors, Written, spread
 from trainledger.facts.checkpoints import TWO_FOLDERS
 from trainledger.facts.sharding import FIRST
 from trainledger.ledger.strategy import fsdp_of
@@ -13,8 +13,6 @@ from trainledger.lines.shards import rows_of
 from trainledger.model.program import Weight
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
-
-Tensors = list[tuple[tuple[int, ...], int]]  # bytes of tensors of each kind of layer, and how many equal ones
 
 
 def sharded(plan: Plan, saved: Saved) -> Iterator[Written]:

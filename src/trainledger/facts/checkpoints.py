@@ -11,12 +11,15 @@ from trainledger.base.units import GB, GIB
 @dataclass(frozen=True, slots=True)
 class Format:
     """A way of writing checkpoints. `same`: what resumes it as it is; `other`: what another number of ranks, or another
-    framework, needs."""
+    framework, needs. `together`: where ranks have shards, rank 0 gathers weights and states at once. `serialised`: a
+    file is made in memory before it is written."""
 
     name: str
     same: str
     other: str
     source: Source
+    together: bool = False
+    serialised: bool = False
 
 
 _HUB = Source("Transformers save_pretrained", "transformers/modeling_utils.py, save_pretrained", "4.40.2, 5.24.0")
@@ -38,6 +41,15 @@ _COLOSSAL = Source(
     "ColossalAI, save_model and save_optimizer by shards",
     "colossalai/booster/plugin/low_level_zero_plugin.py; checkpoint_io/utils.py, StateDictSharder",
     "2026-04",
+)
+
+_TUNE = Source(
+    "torchtune, save_checkpoint of its recipes", "torchtune/training/checkpointing/_checkpointer.py; recipes", "0.6.1"
+)
+_LITGPT = Source(
+    "LitGPT, fit and main; Lightning Fabric's save",
+    "litgpt/finetune/{full,lora}.py; pretrain.py; scripts/merge_lora.py; lightning/fabric/utilities/cloud_io.py",
+    "0.5.13; 2.6.6",
 )
 
 FORMATS: dict[str, Format] = {
@@ -100,6 +112,21 @@ FORMATS: dict[str, Format] = {
             "optimizer states move to other degrees only where they were written fully reshardable",
             _MEGATRON,
         ),
+        Format(
+            "torchtune",
+            "an epoch's weights and recipe_state.pt, which each epoch but the last writes over",
+            "any number of ranks: each reads all of it and keeps its part",
+            _TUNE,
+            together=True,
+        ),
+        Format(
+            "litgpt",
+            "one file holds everything; of LoRA it holds the factors alone, and nothing resumes the optimizer",
+            "any number of ranks; litgpt convert_from_litgpt gives the weights the names that others know",
+            _LITGPT,
+            together=True,
+            serialised=True,
+        ),
     )
 }
 
@@ -110,11 +137,15 @@ DEFAULTS: dict[str, str] = {
     ),
     **dict.fromkeys(("deepspeed", "megatron-deepspeed", "openrlhf"), "deepspeed"),
     "colossalai": "colossalai",
+    "torchtune": "torchtune",
+    "litgpt": "litgpt",
     **dict.fromkeys(("torchtitan", "pithtrain"), "fsdp-sharded"),
     **dict.fromkeys(("megatron", "megatron-bridge", "nemo"), "megatron-dist"),
 }
 OWN_SHARDS = ("verl",)  # frameworks that write what each rank of FSDP holds to files of its own
 PEFT_EXCLUDES = tuple(name for name, form in DEFAULTS.items() if form == "trainer")  # exclude_frozen_parameters of PEFT
+STAGED = ("torchtune",)  # frameworks that write shards of FSDP where training goes on meanwhile
+MERGED = ("torchtune", "litgpt")  # frameworks that write an adapter's weights merged into those of the base
 TWO_FOLDERS = PEFT_EXCLUDES  # accelerate's: weights and optimizer are checkpoints of their own
 
 
@@ -127,7 +158,22 @@ class FileSize:
     source: Source
 
 
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """Modules by whose names PEFT knows embeddings: where an adapter targets one, its own weights are saved too."""
+
+    modules: tuple[str, ...]
+    since: str
+    source: Source
+
+
+EMBEDDINGS = Embeddings(
+    ("embed_tokens", "lm_head"),
+    "0.8",
+    Source("PEFT, save_embedding_layers='auto'", "peft/utils/save_and_load.py", "0.6.2 to 0.21.2"),
+)
 COLOSSAL_FILE = FileSize("", GIB, _COLOSSAL)
+BASE_FILES = FileSize("", 5 * GB, _TUNE)  # torchtune cuts weights as the base model's files are: most have up to 5 GB
 FILE_SIZES = (FileSize("5.0", 50 * GB, _HUB), FileSize("4.34", 5 * GB, _HUB), FileSize("", 10 * GB, _HUB))
 
 

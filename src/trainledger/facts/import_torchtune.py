@@ -23,6 +23,7 @@ CONFIGS = _read("recipes/configs")
 SHARDING = _read("training/_distributed.py, shard_model; recipes/full_finetune_distributed.py, setup")
 BUILDERS_SOURCE = _read("models/*/_model_builders.py")
 LOSS = _read("modules/loss")
+ASYNC, ADAPTER_ONLY = "enable_async_checkpointing", "save_adapter_weights_only"
 
 KEYS: tuple[KeyRow, ...] = (
     *read(
@@ -33,7 +34,7 @@ KEYS: tuple[KeyRow, ...] = (
         "fsdp_sharding_strategy fsdp_reshard_after_forward tensor_parallel_dim tensor_parallel_plan "
         "tensor_parallel_plan._component_ context_parallel_dim data_parallel_shard_dim data_parallel_replicate_dim "
         "enable_fp8_training fp8_recipe_name tokenizer.max_seq_len dataset.max_seq_len max_seq_len dataset.packed "
-        "device".split(),
+        f"device {ASYNC} {ADAPTER_ONLY}".split(),
     ),
     *straight(
         RECIPE,
@@ -63,8 +64,6 @@ KEYS: tuple[KeyRow, ...] = (
         (
             ("custom_sharded_layers", HIGH),
             ("run_val_every_n_steps", LOW),
-            ("enable_async_checkpointing", LOW),
-            ("save_adapter_weights_only", HIGH),
             ("resize_token_embeddings", EITHER),
             ("activation_offloading_use_streams", EITHER),
             ("tensor_parallel_plan.*", EITHER),

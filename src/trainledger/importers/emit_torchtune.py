@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from trainledger.facts.export import NODE
 from trainledger.facts.import_torchtune import (
+    ADAPTER_ONLY,
     ARGUMENTS,
+    ASYNC,
     BUILDERS,
     DEGREES,
     DTYPES,
@@ -126,6 +128,10 @@ def _memory(said: Said) -> Iterator[Line]:
         yield Line(OWN, "ac_option", layers_of(said) or "op", path)
     if said.get("offload.activations"):
         yield Line(OWN, "enable_activation_offloading", True, "offload.activations")
+    if said.get("save.format") == "adapter":
+        yield Line(OWN, ADAPTER_ONLY, True, "save.format")
+    if said.get("save.asynchronous"):
+        yield Line(OWN, ASYNC, True, "save.asynchronous")
     yield Line(OWN, "compile", bool(said.get("stack.compile")), "stack.compile")
     if said.get("precision.compute") == "fp8":
         yield Line(OWN, "enable_fp8_training", True, "precision.compute")

@@ -122,7 +122,7 @@ def _read(document: Document, piece: Piece, context: Context, ran: _Run | None) 
     keys = Keyed(referred(document), rows_of(document, KEYS), piece)
     spread = _spread(keys, run, piece)
     version = context.versions.get(NAME, "")
-    for part in (parts.model, parts.optimizer, parts.batch, parts.loss, parts.memory):
+    for part in (parts.model, parts.optimizer, parts.batch, parts.loss, parts.memory, parts.saves):
         part(keys, piece)
     parts.precision(keys, piece, spread)
     if spread:

@@ -7,7 +7,9 @@ from typing import Any
 
 from trainledger.base.problems import nearest
 from trainledger.facts.import_torchtune import (
+    ADAPTER_ONLY,
     ARGUMENTS,
+    ASYNC,
     BUILDERS,
     DEGREES,
     DTYPES,
@@ -246,6 +248,14 @@ def parallel(keys: Keyed, piece: Piece, world: tuple[int, str] | None) -> None:
     if keys.raw("fsdp_cpu_offload") is True:
         for path in ("params", "optimizer"):
             piece.give(f"offload.{path}", "cpu", keys.where("fsdp_cpu_offload"))
+
+
+def saves(keys: Keyed, piece: Piece) -> None:
+    """What a checkpoint leaves out, and whether training goes on meanwhile."""
+    if keys.raw(ADAPTER_ONLY) is True and "adapter.kind" in piece.given:
+        piece.give("save.format", "adapter", keys.where(ADAPTER_ONLY))
+    if keys.raw(ASYNC) is True and "adapter.kind" not in piece.given:
+        piece.give("save.asynchronous", True, keys.where(ASYNC))
 
 
 def _fewest(keys: Keyed, piece: Piece) -> None:

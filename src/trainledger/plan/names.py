@@ -26,7 +26,7 @@ PlaceName = Literal["on-chip", "device", "host", "nvme", "remote"]
 Movable = Literal["weights", "gradients", "master_weights", "optimizer_states", "activations"]
 CheckpointFormat = Literal[
     "safetensors", "trainer", "adapter", "torch", "torch-sharded", "deepspeed", "fsdp-full", "fsdp-sharded",
-    "colossalai", "megatron-torch", "megatron-dist",
+    "colossalai", "megatron-torch", "megatron-dist", "torchtune", "litgpt",
 ]  # fmt: skip
 Packing = Literal["none", "packed", "padding-free"]
 Longer = Literal["cut", "drop"]

@@ -96,7 +96,8 @@ def host_section(found: Budgets, size: Size) -> Section:
 def checkpoint_sections(found: Checkpoint, size: Size) -> Iterator[Section]:
     """A checkpoint's files, how many are kept, and what resumes it."""
     rows = tuple(
-        (one.name, one.what, one.by, f"{one.count:,}", size(one.bytes), size(one.total)) for one in found.files
+        (one.name, one.what, f"{one.by}{', kept once' * one.once}", f"{one.count:,}", size(one.bytes), size(one.total))
+        for one in found.files
     )
     header = ("file", "holds", "written by", "files", "largest", "together")
     parts = f"{size(found.rank_bytes)} by the busiest rank, {size(found.weights_only)} of weights"
