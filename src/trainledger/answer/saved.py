@@ -62,9 +62,9 @@ class Written:
 class Saved:
     """Tensors that a checkpoint may hold, of the whole model (bytes): of each kind of layer; weights, those that a
     second name means too (written again where each name has a tensor of its own), master weights, optimizer states.
-    Of one rank: weights, and master weights with states, as it holds them. `hidden`: the model's width. `embeddings`:
-    weights of the base that stand beside an adapter; `merged`: those of the base that it is merged into, of each kind
-    of layer, and how many such layers."""
+    Of one rank: weights, and master weights with states, as it holds them. `embeddings`: weights of the base that
+    stand beside an adapter; `merged`: those of the base that it is merged into, of each kind of layer, and how many
+    such layers."""
 
     format: str
     layers: Layers
@@ -74,7 +74,6 @@ class Saved:
     optimizer: int
     rank_weights: int
     rank_states: int
-    hidden: int
     embeddings: int
     merged: Tensors
 
@@ -142,7 +141,6 @@ def saved_of(plan: Plan, model: Model, ledger: Ledger) -> Saved:
         sum(one.master * one.copies for one in every), states,
         sum(size for account, size in held if account is Account.WEIGHTS),
         sum(size for account, size in held if account in STATES),
-        model.hidden.size,
         sum(saved_dtype(plan, dtype_of(plan, one)).bytes_of(one.elements) for one in targeted(plan, model)),
         list(merged(plan, model)),
     )  # fmt: skip

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from trainledger.answer.saved import FIRSTS, Holds, Saved, Written, one_file, spread
 from trainledger.answer.saved_sizes import dtype_of
 from trainledger.facts.checkpoints import PEFT_EXCLUDES
-from trainledger.facts.deepspeed import COPIED_SWAP, PERSISTENCE, ZERO3
-from trainledger.ledger.wrapper import elements_of
+from trainledger.facts.deepspeed import COPIED_SWAP, ZERO3
 from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import ZERO
 from trainledger.plan.schema import Plan
@@ -23,7 +22,7 @@ def deepspeed(plan: Plan, saved: Saved) -> Iterator[Written]:
         yield one_file("global_step*/mp_rank_00_model_states.pt", Holds.WEIGHTS, saved.weights)
         yield one_file("global_step*/mp_rank_00_model_states.pt (optimizer)", Holds.OPTIMIZER, saved.states)
         return
-    yield _gathered(plan, saved) if stage == ZERO3 else _replicated(plan, saved)
+    yield _frozen(plan, saved) if stage == ZERO3 else _replicated(plan, saved)
     yield _states(plan, saved)
 
 
@@ -58,19 +57,17 @@ def _replicated(plan: Plan, saved: Saved) -> Written:
 
 def _trained(saved: Saved) -> int:
     """Bytes of the weights that are trained."""
-    return sum(sum(one.saved for one in weights if one.states) * count for weights, count in saved.layers)
+    return sum(sum(one.saved for one in weights if one.trained) * count for weights, count in saved.layers)
 
 
-def _gathered(plan: Plan, saved: Saved) -> Written:
-    """Each rank's weights that always stay whole, and its parts of those that are not trained; others are empty."""
+def _frozen(plan: Plan, saved: Saved) -> Written:
+    """Each rank's parts of weights that are not trained. All others are empty: what stays whole between steps too is
+    partitioned before it is written."""
     ranks = degrees(plan).shard
-    limit = elements_of(plan.parallel.options, PERSISTENCE, saved.hidden)
-    size = 0
-    for weights, count in saved.layers:
-        for weight, trains in ((one.weight, bool(one.states)) for one in weights):
-            dtype = dtype_of(plan, weight)
-            if weight.elements <= limit and (trains or not _excluded(plan)):
-                size += dtype.bytes_of(weight.elements) * count
-            if not trains and not _excluded(plan):
-                size += dtype.bytes_of(-(-weight.elements // ranks)) * count
+    size = sum(
+        dtype_of(plan, one.weight).bytes_of(-(-one.weight.elements // ranks)) * count
+        for weights, count in saved.layers
+        for one in weights
+        if not one.trained and not _excluded(plan)
+    )
     return spread("global_step*/zero_pp_rank_*_mp_rank_00_model_states.pt", Holds.WEIGHTS, (size, size * ranks), ranks)

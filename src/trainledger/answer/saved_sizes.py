@@ -18,13 +18,14 @@ from trainledger.plan.schema import Plan
 
 class Sizes(NamedTuple):
     """A weight, how many such there are, and bytes of each: as it is saved (0: it is not), its master weight, its
-    states (without counts of steps)."""
+    states (without counts of steps). `trained`: whether it learns; some optimizers keep no state."""
 
     weight: Weight
     copies: int
     saved: int
     master: int
     states: tuple[int, ...]
+    trained: bool
 
     @property
     def kept(self) -> int:
@@ -73,10 +74,10 @@ def _sizer(plan: Plan) -> Callable[[Weight], Sizes]:
         own, learns = dtype_of(plan, weight), trained(weight)
         saved = saved_dtype(plan, own).bytes_of(weight.elements) if plan.adapter is None or learns else 0
         if not learns:
-            return Sizes(weight, 1, saved, 0, ())
+            return Sizes(weight, 1, saved, 0, (), False)
         copied = master.bytes_of(weight.elements) if master is not None and master != own else 0
         made = state_bytes(updates.row, weight.shape, master or own, updates.options(weight))
         states = [one for one in made if one.kind is not Kind.STEP]
-        return Sizes(weight, 1, saved, copied, tuple(one.bytes for one in states))
+        return Sizes(weight, 1, saved, copied, tuple(one.bytes for one in states), True)
 
     return size
