@@ -236,3 +236,16 @@ def test_ranks_that_do_not_divide_are_refused() -> None:
         at_world(fsdp(4, "hsdp", shard=2), 3)
     with pytest.raises(InputError, match="multiple of 2"):
         at_world(fsdp(4, "hsdp", shard=2), 1)
+
+
+def test_an_optimizer_without_states_is_read_too() -> None:
+    """SGD keeps master weights alone; Megatron-Core's flat pieces and DeepSpeed's conversion have them."""
+    sgd = {"name": "sgd", "implementation": None}
+    plan = megatron(tp=2, world=8)
+    plan = plan.model_copy(update={"optimizer": plan.optimizer.model_copy(update=sgd)})
+    assert on(plan, 4).stored == 6 * estimate(plan).parameters.total
+    given = {"strategy": "zero2", "dp": 4}
+    plan = plan_of(
+        precision=MIXED, parallel=given, stack={"framework": "deepspeed"}, batch={"sequence": 16}, optimizer=sgd
+    )
+    assert on(plan, 2, universal=True).conversion is not None

@@ -39,7 +39,7 @@ class Converted(NamedTuple):
 
 def parameters(plan: Plan, model: Model) -> list[Files]:
     """The files of every trained parameter, in the order of the model."""
-    sizes = {one.weight: one for one in sized(plan, model) if one.states}
+    sizes = {one.weight: one for one in sized(plan, model) if one.trained}
     rows = ((weights, layers) for weights, layers in layered(model))
     return [
         _files(sizes[weight])
@@ -52,7 +52,7 @@ def parameters(plan: Plan, model: Model) -> list[Files]:
 
 def _files(one: Sizes) -> Files:
     wide = FP32.bytes_of(one.weight.elements)
-    return Files(one.weight.elements, wide + sum(one.states), 1 + len(one.states), max(wide, *one.states))
+    return Files(one.weight.elements, wide + sum(one.states), 1 + len(one.states), max((wide, *one.states)))
 
 
 def read_whole(plan: Plan, model: Model, other: Plan) -> tuple[list[tuple[int, int]], int]:

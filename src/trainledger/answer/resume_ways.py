@@ -126,7 +126,7 @@ def _states(plan: Plan, old: Part, new: Part, flat: bool) -> tuple[Reading, str]
         more = f", and {count} of its part's flat pieces"
         kept = next(one for one in sized(plan, old.model) if one.kept)  # each state is a tensor of its own
         dense, experts = (
-            replace(each, largest=-(-each.largest * max(kept.master, *kept.states) // kept.kept))
+            replace(each, largest=-(-each.largest * max((kept.master, *kept.states)) // kept.kept))
             for each in (dense, experts)
         )
     largest = max(dense.largest, experts.largest)
