@@ -59,6 +59,12 @@ def test_weights_that_are_not_trained_lie_beside_the_others() -> None:
     assert bytes_of(made("zero3", adapter=LORA), MODEL) == pytest.approx(2 * COUNT / RANKS, rel=0.01)
 
 
+@pytest.mark.parametrize("stage", ["zero1", "zero2", "zero3"])
+def test_what_waits_on_the_host_for_the_device_is_in_no_checkpoint(stage: str) -> None:
+    """An offloaded optimizer has copies of the weights that it updated, and gradients, which are not saved."""
+    assert made(stage, offload={"optimizer": "cpu"}).total == made(stage).total
+
+
 @pytest.mark.parametrize("stage", ["zero2", "zero3"])
 def test_weights_without_states_are_trained_too(stage: str) -> None:
     """SGD without momentum keeps master weights alone."""

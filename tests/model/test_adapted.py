@@ -8,8 +8,8 @@ import pytest
 
 from tests.plans import LLAMA, plan_of
 from trainledger.model.build import model_of
-from trainledger.model.counts import total, tuned
-from trainledger.model.program import Linear, Model
+from trainledger.model.counts import kinds, total, tuned
+from trainledger.model.program import Linear, Model, Role
 
 HIDDEN, FFN, KV, LAYERS, VOCAB = 256, 640, 128, 3, 1024
 SQUARE, NARROW, WIDE = HIDDEN + HIDDEN, HIDDEN + KV, HIDDEN + FFN
@@ -68,6 +68,14 @@ def test_the_original_of_a_module_trained_whole_stays() -> None:
     assert names == ["model.embed_tokens.weight", "model.embed_tokens.modules_to_save.default.weight"]
     (head,) = [op.spec for op in found.head.ops if isinstance(op.spec, Linear)]
     assert head.weight == found.embeddings[0]  # the tied head reads the original
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_tied_head_s_copy_is_a_head(tied: bool) -> None:
+    """A linear layer of its own: bitsandbytes' 8-bit states, from which the Trainer keeps embeddings, take it."""
+    found = model({"targets": ["o_proj"], "train_extra": ["embed_tokens", "lm_head"]}, tie_word_embeddings=tied)
+    roles = {weight.name.split(".modules")[0]: weight.role for weight, _ in kinds(found) if "to_save" in weight.name}
+    assert roles == {"model.embed_tokens": Role.EMBEDDING, "lm_head": Role.HEAD}
 
 
 def test_fused_and_transposed_layers() -> None:

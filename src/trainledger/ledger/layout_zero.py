@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trainledger.base.dims import Axis, Dim, elements
 from trainledger.facts.deepspeed import DEVICE_FLATTEN, LAZY_STATES
 from trainledger.ledger.arrange import Micro, arranged
-from trainledger.ledger.host import Lines, host_line, optimizer_lines
+from trainledger.ledger.host import Lines, host_line, optimizer_lines, passing
 from trainledger.ledger.layout import Copies
 from trainledger.ledger.layout_deepspeed import KINDS, OPTIMIZER, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
@@ -125,7 +125,8 @@ class ZeroFlat(DeepSpeed):
         name = "gradient on its way from the device"
         found.append((host_line(Account.REDUCTION, name, largest, dtypes.weights, kept.pinned), 1))
         for part in parts:
-            found.append((host_line(Account.WEIGHTS, "updated weights to copy", part, dtypes.weights, kept.masters), 1))
+            updated = host_line(Account.WEIGHTS, "updated weights to copy", part, dtypes.weights, kept.masters)
+            found.append((passing(updated), 1))
         if self.schedule.count > 1:
             for group in self.groups:
                 for slot in group.owned(self.how.rank or 0):

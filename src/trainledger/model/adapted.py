@@ -30,6 +30,7 @@ from trainledger.model.program import (
     Model,
     Norm,
     Op,
+    Role,
     Router,
     Weight,
     sides,
@@ -209,7 +210,8 @@ def _copied(op: Op, weight: Weight) -> Weight:
     module, _, own = weight.name.rpartition(".")
     if isinstance(op.spec, Linear | Embed | Norm):  # a tied head's weight has another module's name
         module = op.name
-    return replace(weight, name=f"{module}.modules_to_save.default.{own}", tied=False, tuned=True)
+    role = Role.HEAD if isinstance(op.spec, Linear) and weight.role is Role.EMBEDDING else weight.role
+    return replace(weight, name=f"{module}.modules_to_save.default.{own}", tied=False, tuned=True, role=role)
 
 
 def _written(name: str, spec: Linear | Embed, method: Method, rank: int) -> Linear | Embed:
