@@ -36,6 +36,9 @@ def words(text: str, env: dict[str, str] | None = None) -> list[tuple[str, ...]]
         ("A=a\nA+=b\nrun $A", ("run", "ab")),
         ("run ${A:+b} c", ("run", "c")),
         ("A=1\nrun ${A:+b} c", ("run", "b", "c")),
+        ('A=(--x 1)\nrun "a ${A[*]} b" ${A[*]}', ("run", "a --x 1 b", "--x", "1")),
+        ('A="run a;"\neval "$A"', ("run", "a")),
+        ("A=2\neval run $A", ("run", "2")),
     ],
 )
 def test_a_command_is_split_into_words(text: str, expected: tuple[str, ...]) -> None:
@@ -47,6 +50,12 @@ def test_a_word_knows_its_line_and_whether_it_is_open() -> None:
     assert [(word.where, word.known) for word in command.words] == [
         ("run.sh:1", True), ("run.sh:1", True), ("run.sh:2", False), ("run.sh:3", False),
     ]  # fmt: skip
+
+
+def test_what_a_shell_is_handed_runs() -> None:
+    text = "srun --nodes=2 bash <<'EOT'\nA=1\nrun $A\nEOT\nrun b"
+    assert words(text) == [("srun", "--nodes=2", "bash"), ("run", "1"), ("run", "b")]
+    assert words("cat > x.sh <<EOT\nrun a\nEOT\nrun b") == [("run", "b")]
 
 
 def test_a_variable_from_outside_gives_way_to_the_scripts_own() -> None:

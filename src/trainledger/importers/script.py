@@ -21,7 +21,8 @@ CONTROL = frozenset(
 PROMPT = "$ "  # as a pasted command has it
 OPENING, CLOSING = "case", "esac"  # of branches whose conditions are not read
 FUNCTION = ("()", "(){")  # how a name ends whose commands follow
-PREFIXES = ("export", "local", "readonly", "declare", "env", "nohup", "exec", "time", "sudo", "eval", "-x")
+EVAL = "eval"
+PREFIXES = ("export", "local", "readonly", "declare", "env", "nohup", "exec", "time", "sudo", EVAL, "-x")
 # What a batch system says in comments, and the variables by which a script then finds it.
 SLURM = {
     "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -57,6 +58,9 @@ class Script:
     doubts: Mapping[str, Word] = field(default_factory=dict)
 
 
+_SHELL_READS = re.compile(r"(?:^|[\s;|&/])(?:ba|z)?sh(?:\s+-\S+)*\s*<<")
+
+
 def parse_script(text: str, name: str, env: Mapping[str, str]) -> Script:
     """Read a script. `env`: variables given from outside, which a script's own assignments replace."""
     given = {key: Word(value, "--env") for key, value in env.items()}
@@ -80,10 +84,11 @@ def _slurm(text: str, name: str) -> dict[str, Word]:
 
 def _logical(text: str) -> Iterator[tuple[str, int]]:
     """Lines with continuations, open quotes and open array brackets joined, and the number of their first line."""
-    held, start, here = "", 0, ""
+    held, start, here, run = "", 0, "", False
     for number, raw in enumerate(text.splitlines(), 1):
-        if here:  # a here-document is skipped
-            here = "" if raw.strip() == here else here
+        ends = bool(here) and raw.strip() == here
+        if here and (ends or not run):  # a here-document is skipped, but where a shell runs it
+            here = "" if ends else here
             continue
         line = held + raw if held else raw
         start = start if held else number
@@ -95,7 +100,7 @@ def _logical(text: str) -> Iterator[tuple[str, int]]:
             held = line + "\n"
             continue
         if match := re.search(r"<<-?\s*['\"]?(\w+)['\"]?", line):
-            here = match.group(1)
+            here, run = match.group(1), bool(_SHELL_READS.search(line))
         held = ""
         yield line, start
     if held:
@@ -131,6 +136,7 @@ class _Shell:
     def __init__(self, name: str, env: dict[str, Word]) -> None:
         self.name, self.env, self.outside = name, env, frozenset(env)
         self.depth, self.doubts = 0, dict[str, Word]()
+        self.number = 1  # of the line that is read
         self.perhaps = False  # whether the line stands in a branch that may be taken
         self.arrays: dict[str, list[Word]] = {}
         self.commands: list[Command] = []
@@ -139,7 +145,7 @@ class _Shell:
         return f"{self.name}:{number}"
 
     def line(self, line: str, number: int) -> None:
-        stripped = line.strip().removeprefix(PROMPT)
+        stripped, self.number = line.strip().removeprefix(PROMPT), number
         if not stripped or stripped.startswith("#"):
             return
         match = _ASSIGN.fullmatch(stripped)
@@ -176,6 +182,9 @@ class _Shell:
             text = rest[0].text
             if text in PREFIXES or text in BEFORE or text.endswith(FUNCTION):
                 rest.pop(0)
+                if text == EVAL and len(rest) == 1:  # one text, which is a command itself
+                    self._commands(Lexer(self, rest[0].text, self.number, commands=True))
+                    return
                 continue
             match = _ASSIGN.fullmatch(text)
             if not match:

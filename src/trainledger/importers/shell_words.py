@@ -10,8 +10,9 @@ from typing import Protocol
 from trainledger.importers.reckoning import CLOSED, OPENED, reckoned
 
 CONTINUED = "\f"  # stands for a line that a backslash continues
+JOINED = "[*]"  # all of an array, in quotes one text
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_BRACED = re.compile(r"\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?:(:?[-=+?])(.*))?\}", re.S)
+_BRACED = re.compile(r"\{([A-Za-z_]\w*)(\[@\]|\[\*\])?(?:(:?[-=+?])(.*))?\}", re.S)
 _REDIRECT = re.compile(r"(?:\d*(?:>>|>\||>|<<<|<)&?|&>>?)[ \t]*(?:\d+|-|\"[^\"\n]*\"|(?:\$\([^)]*\)|[^\s;|&<>()])*)")
 BEFORE = ("then", "else", "do", "!", "{", "(")  # words that a command may follow
 
@@ -147,10 +148,11 @@ class Lexer:
             return
         if match := _BRACED.match(self._braced()):
             self.at += 1 + len(match.group(0))
-            self._expand(match.group(1), match.group(2) or "", match.group(3) or "", quoted, "[" in match.group(0))
+            name, every, mark, default = match.groups(default="")
+            self._expand(name, mark, default, quoted, every)
         elif match := _NAME.match(self.text, self.at + 1):
             self.at = match.end()
-            self._expand(match.group(0), "", "", quoted, False)
+            self._expand(match.group(0), "", "", quoted, "")
         else:
             self._add(self.text[self.at : self.at + len("$x")], known=False)
             self.at += len("$x")
@@ -192,7 +194,7 @@ class Lexer:
                 return place
         return -1
 
-    def _expand(self, name: str, mark: str, default: str, quoted: bool, whole: bool) -> None:
+    def _expand(self, name: str, mark: str, default: str, quoted: bool, every: str) -> None:
         held = self.shell.value(name)
         if held is not None and mark.endswith("+"):
             held = Word(default, held.where)
@@ -206,7 +208,11 @@ class Lexer:
         if held is None:
             self._add(f"${name}", known=False)
             return
-        if whole and name in self.shell.arrays:
+        if quoted and every == JOINED and name in self.shell.arrays:  # "${A[*]}" is one text
+            words = self.shell.arrays[name]
+            self._add(" ".join(word.text for word in words), all(word.known for word in words))
+            return
+        if every and name in self.shell.arrays:
             self.begun = bool(self.word)  # an array in quotes begins no word of its own
             self._end()
             self.out += self.shell.arrays[name]
