@@ -104,6 +104,11 @@ def script(text: str, env: dict[str, str] | None = None) -> Piece:
         ({"--overlap-grad-reduce": False}, "parallel.options.overlap_grad_reduce", None),
         ({"--expert-model-parallel-size": 4, "--num-experts": 8}, "parallel.world", 4),
         ({"--sft": True}, "task", "sft"),
+        ({"--save": "/x", "--async-save": True}, "save.asynchronous", True),
+        ({"--async-save": True}, "save.asynchronous", None),  # nothing is saved
+        ({"--save": "/x", "--ckpt-format": "torch"}, "save.format", "megatron-torch"),
+        ({"--save": "/x", "--no-save-optim": True}, "save.optimizer", False),
+        ({"--save": "/x", "--dist-ckpt-optim-fully-reshardable": True}, "save.resharded", True),
     ],
 )  # fmt: skip
 def test_what_an_argument_means(changes: dict[str, Any], path: str, found: Any) -> None:

@@ -47,6 +47,18 @@ def test_its_own_configurations_are_plans(preset: str, tmp_path: Path) -> None:
     assert draft.unknown == ()
 
 
+@pytest.mark.parametrize(
+    ("switch", "limit"), [("enable", 3), ("enable_checkpoint", 3), ("create_seed_checkpoint", None)]
+)
+def test_what_it_saves(switch: str, limit: int | None, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    text = f'[model]\nflavor = "8B"\n[training]\nseq_len = 512\n[checkpoint]\n{switch} = true\nkeep_latest_k = 3\n'
+    config.write_text(text + 'async_mode = "async_with_pinned_mem"\n')
+    save = read_any([str(config)]).plan.save
+    assert (save.limit if save else None) == limit
+    assert save is None or save.asynchronous
+
+
 def test_an_unknown_key_is_listed_with_the_nearest(tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('[model]\nflavor = "8B"\n[training]\nlocal_batchsize = 4\n[compile]\nenabled = true\n')

@@ -46,6 +46,14 @@ def test_who_acts_is_read(file: str, roles: str, phases: int) -> None:
     assert len([row for row in rows_of(found.plan, found.groups) if row.group == roles]) == phases
 
 
+def test_checkpoints_that_are_kept_are_read() -> None:
+    text = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=gpt2 trainer.max_actor_ckpt_to_keep=2"
+    assert of(verl, text).given["save.limit"].value == 2
+    text = "deepspeed --module openrlhf.cli.train_sft --pretrain gpt2 --max_ckpt_num 3 --save_hf_ckpt"
+    given = of(openrlhf, text).given
+    assert (given["save.limit"].value, given["save.export"].value) == (3, True)
+
+
 def test_a_share_of_a_device_needs_one() -> None:
     with pytest.raises(InputError, match=r"roles.rollout.engine.memory_share: given without a device"):
         estimate(read_any([str(FILES / "verl" / "grpo.sh")]).plan)

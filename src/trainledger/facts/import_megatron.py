@@ -36,7 +36,15 @@ _READ = (
     "--use-checkpoint-args --hybrid-layer-pattern --hybrid-override-pattern --is-hybrid-model "
     "--heterogeneous-layers-config-path --heterogeneous-layers-config-encoded-json --yaml-cfg --perform-rl-step "
     "--sft --skip-train --use-legacy-models --retro-add-retriever --moe-router-load-balancing-type --cp-comm-type "
-    "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
+    "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --save --ckpt-format --async-save "
+    "--no-save-optim --dist-ckpt-optim-fully-reshardable "
+)
+# How checkpoints are written, by --ckpt-format; and arguments that stand alone, with what the plan then says.
+SAVED = {"torch": "megatron-torch", "torch_dist": "megatron-dist"}
+SAVES: tuple[tuple[str, str, bool], ...] = (
+    ("--async-save", "save.asynchronous", True),
+    ("--no-save-optim", "save.optimizer", False),
+    ("--dist-ckpt-optim-fully-reshardable", "save.resharded", True),
 )
 # Arguments and the model's keys that each says as it is, in both directions.
 SIZES = (

@@ -35,6 +35,7 @@ DYNAMIC = f"{ACTOR}use_dynamic_bsz"
 PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 ENGINES = {"fsdp": "fsdp1", "fsdp2": "fsdp2"}
 ESTIMATORS = {"grpo": "grpo", "gae": "ppo"}
+KEPT = "trainer.max_actor_ckpt_to_keep"
 VERL_READ = f"""
 algorithm.adv_estimator data.max_prompt_length data.max_response_length {MODEL}path
 {MODEL}enable_gradient_checkpointing {MODEL}lora_rank {MODEL}target_modules {MODEL}use_liger {ACTOR}strategy {MICRO}
@@ -44,7 +45,7 @@ algorithm.adv_estimator data.max_prompt_length data.max_response_length {MODEL}p
 {ACTOR}megatron.tensor_model_parallel_size {ACTOR}megatron.pipeline_model_parallel_size
 {ACTOR}megatron.context_parallel_size {ACTOR}megatron.expert_model_parallel_size
 {ACTOR}megatron.expert_tensor_parallel_size {ACTOR}megatron.virtual_pipeline_model_parallel_size {ROLLOUT}n
-trainer.n_gpus_per_node trainer.nnodes model.partial_pretrain model.enable_gradient_checkpointing model.lora_rank
+trainer.n_gpus_per_node trainer.nnodes {KEPT} model.partial_pretrain model.enable_gradient_checkpointing model.lora_rank
 model.target_modules model.strategy model.use_liger model.fsdp_config.model_dtype model.fsdp_config.cpu_offload
 model.fsdp_config.offload_params data.micro_batch_size_per_gpu data.train_batch_size data.max_length
 ulysses_sequence_parallel_size optim.clip_grad
@@ -145,6 +146,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "gpus": ("--actor.num_gpus_per_node", "--actor_num_gpus_per_node"),
     "nodes": ("--actor.num_nodes", "--actor_num_nodes"),
     "optimizer": ("--optim",),
+    "kept": ("--max_ckpt_num",),
+    "export": ("--save_hf_ckpt",),
 }  # fmt: skip
 # likewise, of roles
 ACTING: dict[str, tuple[str, ...]] = {
@@ -185,7 +188,7 @@ UNSETTLED = """
 """
 QUIET = """
 --ckpt.* --logger.* --eval.* --data.* --algo.* --rollout.* --actor.* --model.* --train.* --ds.* --adam.* --muon.*
---save_path --save_steps --save_hf_ckpt --disable_ds_ckpt --logging_steps --eval_steps --ckpt_path --max_ckpt_num
+--save_path --save_steps --disable_ds_ckpt --logging_steps --eval_steps --ckpt_path
 --max_ckpt_mem --load_checkpoint --use_ds_universal_ckpt --seed --full_determinism --local_rank
 --disable_fast_tokenizer --dataloader_num_workers --max_epochs --num_episodes --aux_loss_coef --learning_rate
 --actor_learning_rate --critic_learning_rate --lr_warmup_ratio --lr_scheduler --min_lr_ratio --l2 --adam_betas

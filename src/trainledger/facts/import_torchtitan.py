@@ -49,7 +49,8 @@ KEYS: tuple[KeyRow, ...] = (
         "optimizer.implementation optimizer.fused activation_checkpoint activation_checkpoint.mode "
         "activation_checkpoint.selective_ac_option activation_checkpoint.memory_budget "
         "float8.enable_float8_linear training.enable_float8_linear "
-        "training.fp8_linear float8.force_recompute_fp8_weight_in_bwd comm.mode module config job.config_file".split(),
+        "training.fp8_linear float8.force_recompute_fp8_weight_in_bwd comm.mode module config job.config_file "
+        "checkpoint.enable checkpoint.enable_checkpoint checkpoint.keep_latest_k checkpoint.async_mode".split(),
     ),
     *straight(
         SETTINGS,

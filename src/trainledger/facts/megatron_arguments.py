@@ -14,7 +14,7 @@ _LOW = (
     "--fp32-residual-connection --attention-output-gate --qk-l2-norm --qk-clip --softmax-type "
     "--moe-shared-expert-gate --moe-z-loss-coeff --moe-input-jitter-eps --enable-mhc-connections "
     "--mhc-num-residual-streams --overlap-dispatch-backward-with-experts-wgrad --tp-comm-overlap-cfg "
-    "--overlap-cpu-optimizer-d2h-h2d --async-save --reset-attention-mask --log-max-attention-logit "
+    "--overlap-cpu-optimizer-d2h-h2d --reset-attention-mask --log-max-attention-logit "
     "--fp8-output-proj --moe-enable-routing-replay --moe-router-padding-for-quantization "
     "--eval-micro-batch-size --gtp-remat-nccl-ub --gtp-expert-remat-nccl-ub --moe-ncclep-zero-copy "
     "--megatron-fsdp-max-pool-double-buffer --fsdp-db-use-persist-buf-on-alloc-fail "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainledger.facts.import_megatron import FLAGGED, MODEL_ARGUMENTS, OPTIONS, TURNED_OFF
+from trainledger.facts.import_megatron import FLAGGED, MODEL_ARGUMENTS, OPTIONS, SAVED, SAVES, TURNED_OFF
 from trainledger.facts.megatron import FAMILY
 from trainledger.importers.emit import ARGS, ENV, LAUNCH, Lever, Line, Names, Said, Sheet, refuse, word
 from trainledger.importers.emit_hf import variables
@@ -26,7 +26,7 @@ def sheet(said: Said, names: Names) -> Sheet:
     if said.get("adapter.kind") is not None or said.get("quantization.kind") is not None:
         path = "adapter.kind" if said.get("adapter.kind") is not None else "quantization.kind"
         raise refuse(said, path, "pretrain_gpt.py trains whole weights")
-    lines = (*_model(said), *_run(said), *_mesh(said), *_recompute(said), *_options(said))
+    lines = (*_model(said), *_run(said), *_mesh(said), *_recompute(said), *_options(said), *_saves(said))
     return Sheet(
         (*variables(said), *lines, Line(LAUNCH, "torchrun", torchrun(said))), (_optimizer(said), _engine(said))
     )
@@ -162,6 +162,15 @@ def _recompute(said: Said) -> Iterator[Line]:
         yield Line(ARGS, "--recompute-num-layers", said.whole("stack.recompute.num_layers"), f"{path}.num_layers")
     elif modules := said.get("stack.recompute.modules"):
         yield Line(ARGS, "--recompute-modules", list(modules), f"{path}.modules")
+
+
+def _saves(said: Said) -> Iterator[Line]:
+    lines = [Line(ARGS, name, True, path) for name, path, value in SAVES if said.get(path) is value]
+    if form := word(SAVED, said.get("save.format")):
+        lines.append(Line(ARGS, "--ckpt-format", form, "save.format"))
+    if lines:
+        yield Line(ARGS, "--save", "checkpoints", "save")
+    yield from lines
 
 
 def _options(said: Said) -> Iterator[Line]:

@@ -47,6 +47,7 @@ def sheet(said: Said, names: Names) -> Sheet:
         *_precision(said),
         *_step(said),
         *_recompute(said),
+        *_saves(said),
         *straight(KEYS, said, OWN),
         Line(LAUNCH, "torchrun", torchrun(said)),
     )
@@ -180,6 +181,16 @@ def _recompute(said: Said) -> Iterator[Line]:
     yield Line(OWN, "activation_checkpoint.mode", word(RECOMPUTES, kind), path)
     if kind == "selective":
         yield Line(OWN, "activation_checkpoint.selective_ac_option", str(layers_of(said) or "op"), path)
+
+
+def _saves(said: Said) -> Iterator[Line]:
+    kept, meanwhile = said.get("save.limit"), said.get("save.asynchronous")
+    if kept or meanwhile:
+        yield Line(OWN, "checkpoint.enable", True, "save")
+    if kept:
+        yield Line(OWN, "checkpoint.keep_latest_k", kept, "save.limit")
+    if meanwhile:
+        yield Line(OWN, "checkpoint.async_mode", "async", "save.asynchronous")
 
 
 def _losses(said: Said) -> Lever:

@@ -26,6 +26,7 @@ from trainledger.importers.megatron_run import (
     give_options,
     give_precision,
     give_recompute,
+    give_save,
     give_stack,
 )
 from trainledger.importers.piece import Piece, Rank
@@ -100,6 +101,7 @@ def give(given: Settings, piece: Piece, context: Context, ranks: Ranks, env: Map
     give_recompute(given, piece)
     give_stack(given, piece, env)
     give_options(given, piece)
+    give_save(given, piece)
     give_mesh(given, piece, ranks)
     _defaults(given, piece, release, bool(versions))
 

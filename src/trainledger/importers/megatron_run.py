@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainledger.facts.import_megatron import OPTIONS, TURNED_OFF
+from trainledger.facts.import_megatron import OPTIONS, SAVED, SAVES, TURNED_OFF
 from trainledger.facts.options import Kind, find_option
 from trainledger.importers.piece import Piece
 from trainledger.importers.settings import Settings
@@ -214,6 +214,17 @@ def give_options(given: Settings, piece: Piece) -> None:
     for name, path in TURNED_OFF.items():
         if given.has(name):
             piece.give(path, False, given.where(name))
+
+
+def give_save(given: Settings, piece: Piece) -> None:
+    """How checkpoints are written, where any are."""
+    if not given.has("--save"):
+        return
+    if given.has("--ckpt-format") and (form := SAVED.get(given.text("--ckpt-format") or "")):
+        piece.give("save.format", form, given.where("--ckpt-format"))
+    for name, path, value in SAVES:
+        if given.has(name):
+            piece.give(path, value, given.where(name))
 
 
 def _as(given: Settings, name: str, kind: Kind) -> Any:

@@ -140,6 +140,10 @@ def _training(given: Settings, piece: Piece, said: Mapping[str, str]) -> None:
         given.give("parallel.options.data_types.grad_accum_dtype", given.text(said["accumulated"]), said["accumulated"])
     if said["offload"]:
         given.give("offload.optimizer", "cpu", said["offload"])
+    if said["kept"]:
+        given.give("save.limit", given.whole(said["kept"]), said["kept"])
+    if said["export"]:
+        given.give("save.export", True, said["export"])
     if said["recompute"]:
         given.give("stack.recompute.kind", "full", said["recompute"])
         piece.give(

@@ -185,7 +185,7 @@ def _read(document: Document, piece: Piece, context: Context, run: _Run | None) 
     mesh.pipeline(keys, piece, sizes, layers)
     parts.batch(keys, piece, sizes, whole)
     parts.precision(keys, piece, sizes, sharded)
-    for part in (parts.float8, parts.optimizer, parts.recompute, parts.compiled):
+    for part in (parts.float8, parts.optimizer, parts.recompute, parts.compiled, parts.saves):
         part(keys, piece)
     if run and run.scripted:
         fill(piece, (ALLOCATOR,), version)

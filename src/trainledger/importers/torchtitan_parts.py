@@ -208,6 +208,17 @@ def recompute(keys: Keyed, piece: Piece) -> None:
         piece.refuse(option_name, shown(option), "op, or a number of layers", where=keys.where(option_name))
 
 
+def saves(keys: Keyed, piece: Piece) -> None:
+    """How many checkpoints are kept, and whether training goes on while one is written."""
+    if not any(keys.raw(name) is True for name in ("checkpoint.enable", "checkpoint.enable_checkpoint")):
+        return
+    kept = keys.raw("checkpoint.keep_latest_k")
+    if isinstance(kept, int) and kept > 0:
+        piece.give("save.limit", kept, keys.where("checkpoint.keep_latest_k"))
+    if f"{keys.raw('checkpoint.async_mode')}".startswith("async"):
+        piece.give("save.asynchronous", True, keys.where("checkpoint.async_mode"))
+
+
 def compiled(keys: Keyed, piece: Piece) -> None:
     """Whether layers are compiled, and the components where they are not model and loss both."""
     on, name = keys.raw("compile.enable"), "compile.enable"

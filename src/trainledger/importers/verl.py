@@ -11,6 +11,7 @@ from trainledger.facts.import_rl import (
     DYNAMIC,
     ENGINES,
     ESTIMATORS,
+    KEPT,
     MICRO,
     MINI,
     MODEL,
@@ -91,6 +92,8 @@ def _policy(given: Settings, piece: Piece) -> None:
         piece.give("parallel.strategy", ENGINES[engine], given.where(f"{ACTOR}strategy"))
     _batch(given, piece)
     verl_roles(given, piece, megatron)
+    if given.has(KEPT):
+        given.give("save.limit", given.whole(KEPT), KEPT)
     if given.has(f"{ACTOR}grad_clip"):
         given.give("optimizer.grad_clip", given.number(f"{ACTOR}grad_clip"), f"{ACTOR}grad_clip")
 
