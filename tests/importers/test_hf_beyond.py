@@ -29,6 +29,15 @@ def test_checkpoints_and_workers(tmp_path: Path) -> None:
     assert [plan.stack.options[name] for name in wanted] == [4, 3, True]
 
 
+@pytest.mark.parametrize(
+    ("more", "limit"),
+    [({"load_best_model_at_end": True}, 2), ({"load_best_model_at_end": False}, 1), ({"save_strategy": "no"}, None)],
+)
+def test_the_best_checkpoint_stays_beside_the_last(tmp_path: Path, more: dict[str, Any], limit: int | None) -> None:
+    save = plan_of(tmp_path, save_total_limit=1, **more).save
+    assert (save.limit if save else None) == limit
+
+
 @pytest.mark.parametrize("limit", [None, 0, -1])
 def test_no_limit_is_no_section(tmp_path: Path, limit: int | None) -> None:
     plan = plan_of(tmp_path, save_total_limit=limit, save_only_model=False, dataloader_num_workers=0)

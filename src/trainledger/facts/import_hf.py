@@ -35,6 +35,7 @@ BEYOND_COUNTS: tuple[tuple[str, str], ...] = (
     ("save.limit", "save_total_limit"),
     *((f"stack.options.{name}", name) for name in ("dataloader_num_workers", "dataloader_prefetch_factor")),
 )
+SAVES, BEST = "save_strategy", "load_best_model_at_end"
 WEIGHTS_ONLY, LEAN = "save_only_model", "low_cpu_mem_usage"
 EVALUATES = ("eval_strategy", "evaluation_strategy")
 EVALUATED = ("per_device_eval_batch_size", "per_gpu_eval_batch_size")
@@ -56,7 +57,7 @@ TRAINER_KEYS: tuple[KeyRow, ...] = (
         ).split(),
     ),
     *read(TRAINER, "save_total_limit save_only_model dataloader_num_workers dataloader_prefetch_factor".split()),
-    *read(TRAINER, (*EVALUATES, *EVALUATED, EVAL_START, EVAL_STEPS)),
+    *read(TRAINER, (*EVALUATES, *EVALUATED, EVAL_START, EVAL_STEPS, SAVES, BEST)),
     *nothing(
         TRAINER,
         (
@@ -68,7 +69,7 @@ TRAINER_KEYS: tuple[KeyRow, ...] = (
             "no_cuda use_mps_device seed data_seed average_tokens_across_devices tf32 local_rank ddp_backend "
             "ddp_timeout dataloader_drop_last dataloader_pin_memory "
             "dataloader_persistent_workers dataloader_multiprocessing_context "
-            "dataloader_in_order run_name disable_tqdm remove_unused_columns label_names load_best_model_at_end "
+            "dataloader_in_order run_name disable_tqdm remove_unused_columns label_names "
             "metric_for_best_model greater_is_better ignore_data_skip report_to project trackio_space_id "
             "trackio_bucket_id trackio_static_space_id length_column_name group_by_length train_sampling_strategy "
             "push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push hub_revision "
@@ -77,7 +78,7 @@ TRAINER_KEYS: tuple[KeyRow, ...] = (
             "include_inputs_for_metrics eval_use_gather_object eval_do_concat_batches debug "
             "past_index ray_scope mp_parameters fp16_backend half_precision_backend fp16_opt_level tpu_num_cores "
             "tpu_metrics_debug use_legacy_prediction_loop torchdynamo dispatch_batches split_batches "
-            "accelerator_config torch_compile_backend use_ipex enable_jit_checkpoint _n_gpu save_strategy "
+            "accelerator_config torch_compile_backend use_ipex enable_jit_checkpoint _n_gpu "
             "full_determinism bf16_full_eval fp16_full_eval prediction_loss_only"
         ).split(),
     ),

@@ -4,12 +4,14 @@ batches of its evaluation."""
 from __future__ import annotations
 
 from trainledger.facts.import_hf import (
+    BEST,
     BEYOND_COUNTS,
     EVAL_START,
     EVAL_STEPS,
     EVALUATED,
     EVALUATES,
     LEAN,
+    SAVES,
     WEIGHTS_ONLY,
 )
 from trainledger.facts.import_hf_filled import EVALUATION
@@ -18,8 +20,14 @@ from trainledger.importers.arguments import Arguments
 
 def beyond_keys(given: Arguments) -> None:
     """Give the plan's `save` and the loader's options where the arguments say something of them. A limit below one is
-    none, and without workers nothing is fetched ahead."""
+    none, and without workers nothing is fetched ahead. Beside the last checkpoint the best one stays where it is loaded
+    at the end."""
     found = {name: given.whole(name, least=-1) or 0 for _, name in BEYOND_COUNTS}
+    limit = next(name for path, name in BEYOND_COUNTS if path == "save.limit")
+    if (given.text(SAVES) or "").lower() == "no":
+        found[limit] = 0
+    elif found[limit] == 1 and given.flag(BEST):
+        found[limit] = len(("best", "last"))
     workers, ahead = (name for path, name in BEYOND_COUNTS if not path.startswith("save."))
     for path, name in BEYOND_COUNTS:
         if found[name] > 0 and (name != ahead or found[workers] > 0):
