@@ -66,7 +66,8 @@ def closing_of(job: Job, opening: Opening, leaves: Leaves, ending: Ending, last:
     frame.names["h"] = source
     made = closing_program(frame, job.model, values, job.run.scoring)
     loss, logits = made.loss, made.outputs[0] if made.outputs else None
-    raised = logits is not None and raises(job.run) and tape.dtype[logits] != FP32
+    narrow = logits is not None and raises(job.run) and tape.dtype[logits] != FP32
+    raised = narrow or (logits is not None and job.run.scoring.shows is not None)
     held = bool(job.run.scoring.held)
     results = made.outputs if job.run.keeps_logits or raised or held else ()
     tape.end([*frame.names.values(), *tape.cached.values()])

@@ -15,6 +15,7 @@ from trainledger.facts.preference_row import Asked, Outputs
 from trainledger.ledger.book import Book
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.run import Run
+from trainledger.ledger.shown import shown
 from trainledger.ledger.tape import EXTERNAL
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events
@@ -73,11 +74,22 @@ def raises(run: Run) -> bool:
 
 
 def ended(book: Book, run: Run, logits: Output | None, caches: Sequence[Output]) -> Events:
-    """The copies are born, the old outputs die, then the copies. `caches`: keys and values, by layer."""
+    """The copies are born, the old outputs die, then, once the trainer's log is made, the copies. `caches`: keys and
+    values, by layer."""
     old = [*((logits,) if logits is not None else ()), *caches]
     new: list[int] = []
-    for one in old if raises(run) else ():
-        if one.dtype != FP32:
-            name, account = ("logits", Account.LOGITS) if one is logits else ("keys and values", Account.ACTIVATIONS)
-            new.append(book.tensor(account, f"{name} in fp32", one.dims, FP32, RAISED_OUTPUTS.source))
-    return (*(line + 1 for line in new), *(-one.line - 1 for one in old), *(-line - 1 for line in new))
+    raised = [one for one in old if raises(run) and one.dtype != FP32]
+    for one in raised:
+        name, account = ("logits", Account.LOGITS) if one is logits else ("keys and values", Account.ACTIVATIONS)
+        new.append(book.tensor(account, f"{name} in fp32", one.dims, FP32, RAISED_OUTPUTS.source))
+    log = _log(book, run, logits) if logits is not None else ()
+    late = [logits.line] if logits is not None and logits not in raised else []
+    gone = [one.line for one in old if one.line not in late]
+    return (*(line + 1 for line in new), *(-line - 1 for line in gone), *log, *(-line - 1 for line in (*late, *new)))
+
+
+def _log(book: Book, run: Run, logits: Output) -> Events:
+    """What the trainer's log makes of the logits as it is handed them."""
+    how = run.scoring.shows
+    dtype = FP32 if raises(run) else logits.dtype
+    return shown(book, how, logits.dims, dtype) if how is not None else ()

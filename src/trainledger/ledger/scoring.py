@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from trainledger.facts.losses import CHUNKED_HEAD
 from trainledger.facts.preference_row import FUSED, Held, Likelihood, Metric, Preference, Reading
 from trainledger.facts.preferences import AHEAD, CHOSEN_SHARE, REWARDED, SUFFIX, TOLD, preference_of
+from trainledger.facts.supervised import TASK, Shows, shown_of
 from trainledger.facts.versions import at_least
+from trainledger.ledger.software import LIGER
 from trainledger.plan.schema import Plan
 
+RUNS, WHOLE = "transformers", ("full-fp32", "full")  # where TRL's trainers run; losses over all logits
 LOGITS = "logits"  # a forward that ends with these
 
 
@@ -19,7 +22,8 @@ class Scoring:
     form (empty: as the plan says); tokens of each sequence that count (0: all that have a next one); numbers of each
     token that a fused head hands on. Where a loss function reads all logits: how, what its names hold until it
     returns, whether the trainer's log is made at the end of this pass, and of how many ranks' logits; and of how many
-    last tokens of each sequence the head makes logits (0: all)."""
+    last tokens of each sequence the head makes logits (0: all). `shows`: what a supervised trainer's log takes of the
+    logits after the loss."""
 
     loss: str
     form: str = ""
@@ -30,6 +34,7 @@ class Scoring:
     logs: bool = True
     ranks: int = 1
     kept: int = 0
+    shows: Shows | None = None
 
     @property
     def of_reference(self) -> Scoring:
@@ -66,7 +71,7 @@ def scoring_of(plan: Plan) -> Scoring:
     if plan.task == REWARDED:  # of rewards nothing is fused
         return Scoring("full")
     if row is None:
-        return Scoring(plan.stack.loss, counted=counted)
+        return Scoring(plan.stack.loss, counted=counted, shows=_shows(plan))
     if row.form == FUSED:
         return Scoring(plan.stack.loss, counted=counted, results=row.results)
     if row.reading is None:
@@ -83,6 +88,14 @@ def scoring_of(plan: Plan) -> Scoring:
         ranks=plan.parallel.world,
         kept=_kept(plan, reading),
     )
+
+
+def _shows(plan: Plan) -> Shows | None:
+    """What TRL's supervised trainer makes of all logits, which Liger's kernels keep from it; ranks that share a
+    sequence are handed labels that are moved already, and it copies nothing."""
+    stack, alone = plan.stack, plan.parallel.cp == 1
+    whole = stack.loss in WHOLE and LIGER not in stack.kernels
+    return shown_of(stack.versions) if plan.task == TASK and stack.framework == RUNS and whole and alone else None
 
 
 def _kept(plan: Plan, reading: Reading) -> int:
