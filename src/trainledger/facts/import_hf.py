@@ -42,6 +42,7 @@ EVALUATED = ("per_device_eval_batch_size", "per_gpu_eval_batch_size")
 EVAL_START, EVAL_STEPS = "eval_on_start", "eval_accumulation_steps"
 NUMBERS = ("neftune_noise_alpha", "label_smoothing_factor")
 SHARES = ("rpo_alpha", "cpo_alpha")  # numbers whose 0 says something too
+SWITCHES = ("disable_dropout",)  # words of which false says something too
 DDP_FLAGS = ("find_unused_parameters", "broadcast_buffers", "static_graph")
 
 TRAINER_KEYS: tuple[KeyRow, ...] = (

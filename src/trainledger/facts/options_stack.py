@@ -64,7 +64,7 @@ STACK_ROWS: tuple[Row, ...] = (
             ("gradient_checkpointing_every_n_layers", COUNT, EITHER),
         ),
     ),
-    *counted(OPTIONS, TRL, (("precompute_ref_log_probs", BOOL), ("ref_model", TEXT))),
+    *counted(OPTIONS, TRL, (("precompute_ref_log_probs", BOOL), ("ref_model", TEXT), ("disable_dropout", BOOL))),
     *counted(OPTIONS, TRL, (("rpo_alpha", NUMBER), ("cpo_alpha", NUMBER))),
     *uncounted(
         OPTIONS,

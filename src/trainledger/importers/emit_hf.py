@@ -16,6 +16,7 @@ from trainledger.facts.import_hf import (
     LEAN,
     NUMBERS,
     SHARES,
+    SWITCHES,
     WEIGHTS_ONLY,
 )
 from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS
@@ -45,7 +46,7 @@ def trainer_lines(said: Said, own: tuple[str, ...] = ()) -> Iterator[Line]:
         if said.get(path):
             yield Line(ARGS, names[0], True, path)
     yield from _beyond(said)
-    for name in SHARES:
+    for name in (*SHARES, *SWITCHES):
         if (share := said.get(f"stack.options.{name}")) is not None:
             yield Line(ARGS, name, share, f"stack.options.{name}")
     for name in NUMBERS:

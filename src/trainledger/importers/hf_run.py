@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainledger.base.problems import nearest
-from trainledger.facts.import_hf import COUNTS, DDP_FLAGS, FLAGS, LENGTHS, MODEL_KEYS, NUMBERS, SHARES, TRAINER_KEYS
+from trainledger.facts.import_hf import (
+    COUNTS,
+    DDP_FLAGS,
+    FLAGS,
+    LENGTHS,
+    MODEL_KEYS,
+    NUMBERS,
+    SHARES,
+    SWITCHES,
+    TRAINER_KEYS,
+)
 from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS, ORDINALS
 from trainledger.facts.import_hf_optim import OPTIMS
 from trainledger.facts.import_hf_trl import TRL_KEYS
@@ -192,6 +202,8 @@ def _stack(given: Arguments) -> None:
             _give(given, f"stack.options.{name}", value, name)
     for name in SHARES:
         _give(given, f"stack.options.{name}", given.number(name), name)
+    for name in SWITCHES:
+        _give(given, f"stack.options.{name}", given.flag(name), name)
     for path, names in FLAGS:
         if given.flag(*names):
             _give(given, path, True, *names)

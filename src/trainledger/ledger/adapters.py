@@ -30,7 +30,7 @@ class Low(NamedTuple):
 class Call(NamedTuple):
     """One call of an adapted layer: its input, the dims of tokens and of what it makes of each, the adapter, the chance
     of dropout, the kind of layer, PEFT's release, the layer's own weight and bias, and how it is packed. `flat`: it
-    reads a matrix of tokens."""
+    reads a matrix of tokens; `idle`: a dropout stands before it that drops nothing."""
 
     x: int
     tokens: Dims
@@ -43,6 +43,7 @@ class Call(NamedTuple):
     bias: int | None = None
     packing: Packing | None = None
     flat: bool = False
+    idle: bool = False
 
 
 def linear(t: Tape, base: Callable[[int], int], call: Call) -> int:
@@ -95,7 +96,8 @@ def _narrow(t: Tape, call: Call) -> Dims:
 def _dora(t: Tape, own: int, x: int, call: Call, magnitude: int) -> int:
     """base(x) + (m / |W + s B A| - 1) base(x) + m / |W + s B A| * s * up(down(x)), in the wider dtype.
 
-    With a dropout, and in older releases always, base(x) is computed once more from the weight's cast copy.
+    With a dropout, if only an idle one, and in older releases always, base(x) is computed once more from the weight's
+    cast copy.
     """
     outer = t.dims[call.low.up][:1]
     flat = call._replace(tail=outer)
@@ -103,7 +105,7 @@ def _dora(t: Tape, own: int, x: int, call: Call, magnitude: int) -> int:
     ratio = _ratio(t, magnitude, norms)
     low = low_rank(t, x, flat)
     product = base = aten.view(t, own, (*call.tokens, *outer))
-    if call.dropout > 0 or not reuses_product(call.release):
+    if call.dropout > 0 or call.idle or not reuses_product(call.release):
         product = nn.linear(t, x, t.dims[base], names[-1])
     elif call.bias is not None:
         product = aten.sub(t, base, aten.view(t, call.bias, outer))

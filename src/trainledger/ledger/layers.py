@@ -112,4 +112,6 @@ def _call(f: Frame, spec: p.Linear | p.Embed, x: int, dims: tuple[Dims, Dims]) -
     own = f.need(spec.weight), f.param(getattr(spec, "bias", None))
     own_code = f.software.framework in OWN_MODELS
     kind = f.software.framework if own_code else spec.weight.packed.kind.name if spec.weight.packed else DENSE
-    return adapters.Call(x, tokens, tail, values, chance, kind, f.software.release("peft"), *own, spec.weight.packed)
+    idle = low.idle and f.setting.training
+    release, packed = f.software.release("peft"), spec.weight.packed
+    return adapters.Call(x, tokens, tail, values, chance, kind, release, *own, packed, idle=idle)

@@ -108,7 +108,8 @@ def opening_of(job: Job, leaves: Leaves) -> Opening:
         alibi.into_mask(frame, biases, tape.dtype[hidden])
     rotary_tables(frame, model, tape.dtype[hidden])
     owned = {name: value for name, value in names.items() if name not in (*IDS, "h") and value not in tape.leaves}
-    shared = {name: value for name, value in owned.items() if tape.store[value] != EXTERNAL}
+    apart = (EXTERNAL, tape.store[hidden])  # rows of which nothing is dropped are the hidden states themselves
+    shared = {name: value for name, value in owned.items() if tape.store[value] not in apart}
     lines = {name: job.line(Account.ACTIVATIONS, name, frame, value) for name, value in shared.items()}
     line = job.line(Account.ACTIVATIONS, "hidden states", frame, hidden)
     slope = job.line(Account.BACKWARD, "gradient of hidden states", frame, hidden)

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.facts.colossal import LOW_LEVEL
+from trainledger.facts.dropout import OPTION, turns_off
 from trainledger.facts.dtypes import DTYPES, FP32
 from trainledger.facts.megatron import FRAMEWORKS
 from trainledger.facts.model_types import MODEL_TYPES
@@ -19,6 +20,7 @@ from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.model import litgpt, pithtrain, torchtitan, torchtune
 from trainledger.model.adapted import adapted, method_of
 from trainledger.model.chosen import chosen
+from trainledger.model.evaluated import undropped
 from trainledger.model.keys import Keys
 from trainledger.model.looped import looped, loops
 from trainledger.model.megatron_own import with_own_latents
@@ -48,9 +50,16 @@ def model_of(plan: Plan) -> Model:
     Raises InputError as `build` does.
     """
     model, named = _model_of(plan), plan.trainable
+    model = undropped(model) if still(plan) else model
     if plan.adapter is not None or named in WHOLE:
         return model
     return chosen(model, (named,) if isinstance(named, str) else named, FP32 if upcasts(plan) else None)
+
+
+def still(plan: Plan) -> bool:
+    """Whether the plan's trainer turns dropout off: as its options say, or as it does by default."""
+    said, stack = plan.stack.options.get(OPTION), plan.stack
+    return bool(said) if said is not None else turns_off(plan.task, stack.framework, stack.versions)
 
 
 def upcasts(plan: Plan) -> bool:

@@ -151,13 +151,15 @@ class FusedLowRank:
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """What LoRA adds to a layer: up(down(dropout(x))), scaled. `magnitude`: DoRA's trained norm of every output."""
+    """What LoRA adds to a layer: up(down(dropout(x))), scaled. `magnitude`: DoRA's trained norm of every output;
+    `idle`: the layer has a dropout, which a trainer turned off."""
 
     down: Weight
     up: Weight
     bias: Weight | None = None
     dropout: float = 0.0
     magnitude: Weight | None = None
+    idle: bool = False
 
     @property
     def weights(self) -> tuple[Weight, ...]:
