@@ -243,3 +243,33 @@ def test_whether_ligers_kernels_fuse_a_trainers_loss(
     _, last = pieces({**MODEL, "_trl": True, "_task": task, **more}, {"trl": release})
     found = last.given.get("stack.loss")
     assert (found.value if found else None) == expected
+
+
+SFT = {"_task": "sft", "_trl": True}
+
+
+@pytest.mark.parametrize(
+    ("release", "named", "expected"),
+    [
+        ("1.3.0", None, "full-fp32"),
+        ("1.6.0", "chunked_nll", "fused-linear"),
+        ("1.6.0", "dft", "full-fp32"),
+        ("1.10.0", None, "fused-linear"),
+        ("1.10.0", "nll", "full-fp32"),
+        ("1.10.0", "chunked_nll", "fused-linear"),
+        ("1.16.0", "nll", "fused-linear"),
+        ("1.16.0", "dft", "fused-linear"),
+    ],
+)
+def test_the_loss_that_sft_names(release: str, named: str | None, expected: str) -> None:
+    found = plan({**SFT, **({"loss_type": named} if named else {})}, trl=release, transformers="4.57.1")
+    assert found.stack.loss == expected
+
+
+def test_of_losses_that_are_added_up_a_cross_entropy_counts() -> None:
+    dpo = {"_task": "dpo", "_trl": True, "use_weighting": True, "disable_dropout": False}
+    assert plan({**dpo, "loss_type": "[sigmoid, bco_pair, sft]"}, trl="0.24.0").stack.options == {
+        "loss_type": ["sigmoid", "bco_pair", "sft"], "use_weighting": True, "disable_dropout": False,
+        "ref_model": "given",
+    }  # fmt: skip
+    assert "loss_type" not in plan({**dpo, "loss_type": "ipo"}, trl="0.24.0").stack.options

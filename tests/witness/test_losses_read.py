@@ -52,7 +52,12 @@ def ledger_of(row: dict[str, Any]) -> Ledger:
         optimizer={"name": "sgd", "implementation": "foreach", "grad_clip": None},
         batch={"micro_batch": 2, "sequence": 96, "loss_tokens": 48},
         roles={"policy": {}} if row["task"] == "grpo" else None,
-        stack={"versions": versions, "recompute": {"kind": "full", "reentrant": False}, "loss": "full-fp32"},
+        stack={
+            "versions": versions,
+            "recompute": {"kind": "full", "reentrant": False},
+            "loss": "full-fp32",
+            "options": row.get("options", {}),
+        },
     )
     return estimate(plan).ledger
 
@@ -84,7 +89,9 @@ def highest(ledger: Ledger) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join((row["task"], *packages(row).values(), row["mode"])))
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: "-".join((row["task"], *packages(row).values(), row["mode"], *row.get("options", ())))
+)
 def test_the_largest_instants(row: dict[str, Any]) -> None:
     ours = highest(ledger_of(row))
     assert ours == {phase: pytest.approx(row[phase], rel=CLOSE) for phase in ours}

@@ -28,6 +28,7 @@ FLAGS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (f"stack.options.{name}", (name,))
         for name in "packing padding_free activation_offloading precompute_ref_log_probs sync_ref_model".split()
     ),
+    ("stack.options.use_weighting", ("use_weighting",)),
     ("stack.options.use_logits_to_keep", ("use_logits_to_keep", "use_num_logits_to_keep")),
 )
 # What a run does beyond its steps: whole numbers above 0, and words.

@@ -36,8 +36,11 @@ TRL_ADAPTER = (
     FilledRow("adapter.dropout", 0.05, "lora_dropout 0.05", TRL_MODEL),
 )
 _FUSED_HEAD = FilledRow("stack.loss", "fused-linear", "the head and the loss are fused", TRL_HEAD, since="1.15")
+SFT = "sft"
+TRL_HEAD_SINCE, TRL_CHUNKED_SINCE = _FUSED_HEAD.since, "1.4"  # releases: SFT's head is fused always, and by a name
+TRL_CHUNKED = "chunked_nll"
 TRL_LOSSES = {  # by task
-    "sft": FilledRow("stack.loss", "fused-linear", "loss_type nll in chunks", TRL_LOSS, since="1.7"),
+    SFT: FilledRow("stack.loss", "fused-linear", "loss_type nll in chunks", TRL_LOSS, since="1.7"),
     "dpo": _FUSED_HEAD,
     "kto": _FUSED_HEAD,
     "grpo": _FUSED_HEAD,
@@ -127,3 +130,13 @@ def holds(row: FilledRow, version: str | None) -> bool:
     if row.since and not at_least(version, row.since):
         return False
     return not (row.until and at_least(version, row.until))
+
+
+def trl_loss(task: str, release: str | None, named: object) -> tuple[FilledRow, ...]:
+    """The fused head of a task's trainer, where this release has it: SFT's is told by the `named` loss, before that of
+    all trainers was fused."""
+    row = TRL_LOSSES.get(task)
+    fused = row is not None and holds(row, release)
+    if task == SFT and named and not at_least(release, TRL_HEAD_SINCE):
+        fused = named == TRL_CHUNKED and at_least(release, TRL_CHUNKED_SINCE)
+    return (row,) if row is not None and fused else ()

@@ -17,7 +17,8 @@ TRL_KEYS: tuple[KeyRow, ...] = (
             "sync_ref_model use_logits_to_keep use_num_logits_to_keep use_liger_loss beta max_prompt_length "
             "max_completion_length max_target_length num_generations gradient_checkpointing_use_reentrant "
             "completion_only_loss assistant_only_loss use_vllm vllm_mode vllm_gpu_memory_utilization "
-            "vllm_tensor_parallel_size vllm_enable_sleep_mode force_use_ref_model rpo_alpha cpo_alpha disable_dropout"
+            "vllm_tensor_parallel_size vllm_enable_sleep_mode force_use_ref_model rpo_alpha cpo_alpha "
+            "disable_dropout use_weighting"
         ).split(),
     ),
     *nothing(
@@ -25,7 +26,7 @@ TRL_KEYS: tuple[KeyRow, ...] = (
         (
             "config eval_packing pad_to_multiple_of pad_token eos_token truncation_mode shuffle_dataset "
             "label_smoothing simpo_gamma loss_weights ld_alpha f_divergence_type f_alpha_divergence_coef discopop_tau "
-            "use_weighting ref_model_mixup_alpha ref_model_sync_steps desirable_weight "
+            "ref_model_mixup_alpha ref_model_sync_steps desirable_weight "
             "undesirable_weight center_rewards_coefficient label_pad_token_id padding_value generate_during_eval "
             "is_encoder_decoder num_of_sequences chars_per_token router_aux_loss_coef temperature top_p top_k min_p "
             "repetition_penalty generation_kwargs chat_template_kwargs epsilon epsilon_high delta reward_weights "

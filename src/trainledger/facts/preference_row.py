@@ -45,23 +45,28 @@ class Cut(StrEnum):
 
 
 class Likelihood(StrEnum):
-    """A cross-entropy of the chosen sequences over a copy of their logits: none; a part of the loss, made first; made
-    last, and let go of as the loss function returns."""
+    """A cross-entropy of the chosen sequences over a copy of their logits: none; a part of the loss, made first, or
+    after the log-probabilities; so, over those of their tokens that count; made last, and let go of as the loss
+    function returns."""
 
     NONE = "none"
     PART = "part"
+    AFTER = "part, after"
+    COUNTED = "part, after, counted"
     DROPPED = "dropped"
 
 
 class Metric(StrEnum):
-    """What is made of the logits for a trainer's log: nothing; those of tokens that count, chosen and rejected apart;
-    entropies in chunks of the tokens, or sequence by sequence; chosen and rejected sequences picked by their numbers,
-    both at once; these, and then of each those that count; the rejected ones of all ranks."""
+    """What is made of the logits without a graph, for a trainer's log most of it: nothing; those of tokens that count,
+    chosen and rejected apart; entropies in chunks of the tokens, or sequence by sequence; sums of squares that weigh
+    pairs; chosen and rejected sequences picked by their numbers, both at once; these, and then of each those that
+    count; the rejected ones of all ranks."""
 
     NONE = "none"
     COUNTED = "counted"
     ENTROPY = "entropy"
     ENTROPY_ROWS = "entropy, by row"
+    SQUARES = "squares"
     PICKED = "picked"
     PICKED_COUNTED = "picked, counted"
     GATHERED = "gathered"
@@ -121,6 +126,14 @@ class Reading:
     wide: bool = False
     kept: bool = False
     frees: bool = False
+
+    @property
+    def told(self) -> Likelihood:
+        """The cross-entropy where the loss is told to have one; of a kernel's results no other tensor is made, and a
+        function that names its logits until it made the log reads those of tokens that count."""
+        if self.likelihood is Likelihood.PART or self.picked is Picked.KERNEL:
+            return self.likelihood
+        return Likelihood.COUNTED if self.names and self.last else Likelihood.AFTER
 
     @property
     def of_policy(self) -> frozenset[Held]:

@@ -32,6 +32,8 @@ GIVEN, AHEAD = "ref_model", "precompute_ref_log_probs"  # options that say that 
 
 SUFFIX = "use_logits_to_keep"  # the option that has the head make logits of the tokens that count only
 TOLD = "4.49"  # the release of Transformers from which models take `logits_to_keep`
+LOSSES, WEIGHS = "loss_type", "use_weighting"  # options: names of the losses that are added up; WPO's weights
+LIKELIHOOD = "sft"  # the one of these losses that is a cross-entropy of the chosen sequences
 CHOSEN_SHARE = ("cpo_alpha", "rpo_alpha")  # options: weights of the chosen sequences' cross-entropy; 0: there is none
 
 

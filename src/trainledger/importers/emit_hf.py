@@ -19,12 +19,15 @@ from trainledger.facts.import_hf import (
     SWITCHES,
     WEIGHTS_ONLY,
 )
-from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS
+from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS, SFT, TRL_HEAD_SINCE, TRL_LOSSES
 from trainledger.facts.import_hf_optim import OPTIMS, OptimRow
+from trainledger.facts.preferences import LOSSES
+from trainledger.facts.versions import at_least
 from trainledger.importers.emit import ARGS, ENV, Lever, Line, Said, refuse, word
 from trainledger.importers.hf_adapter import PLAIN, TEXTS
 
 HALF = ("bf16", "fp16")
+NLL = "nll"  # TRL's loss over all logits
 LENGTH = "max_length"
 LORA = ("lora", "dora")
 BITS = ("nf4", "fp4")
@@ -49,6 +52,8 @@ def trainer_lines(said: Said, own: tuple[str, ...] = ()) -> Iterator[Line]:
     for name in (*SHARES, *SWITCHES):
         if (share := said.get(f"stack.options.{name}")) is not None:
             yield Line(ARGS, name, share, f"stack.options.{name}")
+    if losses := said.get(f"stack.options.{LOSSES}"):
+        yield Line(ARGS, LOSSES, losses, f"stack.options.{LOSSES}")
     for name in NUMBERS:
         if value := said.get(f"stack.options.{name}"):
             yield Line(ARGS, name, value, f"stack.options.{name}")
@@ -116,6 +121,10 @@ def _stack(said: Said) -> Iterator[Line]:
         if said.get("stack.loss") != "fused-linear":
             parts = {"fused_linear_cross_entropy": False, "cross_entropy": True}
             yield Line(ARGS, "liger_kernel_config", parts, "stack.loss")
+    release, chunks = said.plan.stack.versions.get("trl"), TRL_LOSSES[SFT].since
+    asked = release and at_least(release, chunks) and not at_least(release, TRL_HEAD_SINCE)
+    if asked and said.get("task") == SFT and said.get("stack.loss") != "fused-linear":
+        yield Line(ARGS, LOSSES, NLL, "stack.loss")
 
 
 def _recompute(said: Said) -> Iterator[Line]:

@@ -7,6 +7,7 @@ from trainledger.importers.arguments import Arguments
 from trainledger.importers.piece import Given
 
 COLOCATE = "colocate"
+LOSS_TYPE = "run.loss_type"  # the fact which loss the arguments name first
 REFERENCED = (
     "run.reference"  # the fact whether a reference is read; it is a model of its own where no adapter is trained
 )

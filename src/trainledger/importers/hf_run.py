@@ -24,7 +24,7 @@ from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS, ORD
 from trainledger.facts.import_hf_optim import OPTIMS
 from trainledger.facts.import_hf_trl import TRL_KEYS
 from trainledger.facts.import_rows import KeyRow, Means
-from trainledger.facts.preferences import SAMPLED
+from trainledger.facts.preferences import LIKELIHOOD, LOSSES, SAMPLED
 from trainledger.importers.accelerate_yaml import mesh_keys
 from trainledger.importers.arguments import Arguments
 from trainledger.importers.deepspeed_json import deepspeed_argument
@@ -33,7 +33,7 @@ from trainledger.importers.formats import Context
 from trainledger.importers.hf_adapter import adapter_keys, quantization_keys
 from trainledger.importers.hf_beyond import beyond_keys
 from trainledger.importers.hf_fsdp import trainer_fsdp
-from trainledger.importers.hf_roles import grpo_roles
+from trainledger.importers.hf_roles import LOSS_TYPE, grpo_roles
 from trainledger.importers.piece import AUTO, Given, Piece
 
 ROWS: dict[str, KeyRow] = {row.name: row for row in (*TRAINER_KEYS, *MODEL_KEYS, *TRL_KEYS)}
@@ -202,11 +202,21 @@ def _stack(given: Arguments) -> None:
             _give(given, f"stack.options.{name}", value, name)
     for name in SHARES:
         _give(given, f"stack.options.{name}", given.number(name), name)
+    _loss_type(given)
     for name in SWITCHES:
         _give(given, f"stack.options.{name}", given.flag(name), name)
     for path, names in FLAGS:
         if given.flag(*names):
             _give(given, path, True, *names)
+
+
+def _loss_type(given: Arguments) -> None:
+    """TRL's losses by name: of several that DPO adds up one is a cross-entropy, SFT's is settled by release."""
+    names = given.texts(LOSSES) or []
+    if LIKELIHOOD in names:
+        _give(given, f"stack.options.{LOSSES}", names, LOSSES)
+    if names:
+        given.piece.facts[LOSS_TYPE] = Given(names[0], given.where(LOSSES))
 
 
 def _recompute(given: Arguments) -> None:

@@ -13,15 +13,16 @@ from trainledger.facts.import_hf_filled import (
     FSDP_VERSION,
     LIGER_LOSS,
     REFERENCED,
+    SFT,
     TRAINER_FILLED,
     TRL_BETA,
     TRL_FILLED,
-    TRL_LOSSES,
     TRL_REFERENCE,
     TRL_ZERO3,
     UNUSED,
     filled,
     holds,
+    trl_loss,
 )
 from trainledger.facts.import_rows import FilledRow
 from trainledger.facts.preferences import ALONE, SAMPLED
@@ -30,6 +31,7 @@ from trainledger.facts.versions import NEWEST, at_least
 from trainledger.importers.deepspeed_json import MICRO, ON, STEPS
 from trainledger.importers.hf_fsdp import FULL, GRADIENTS, HYBRID, HYBRID_GRADIENTS, NONE, OPTIONS
 from trainledger.importers.hf_precision import precision
+from trainledger.importers.hf_roles import LOSS_TYPE
 from trainledger.importers.hf_roles import REFERENCED as REFERENCE
 from trainledger.importers.piece import AUTO, Filled, Given, Piece, Rank
 
@@ -143,9 +145,7 @@ class Joined:
         rows: list[FilledRow] = []
         if self.trl:
             rows += filled(TRL_FILLED, self.versions.get("trl"))
-            loss = TRL_LOSSES.get(str(self.value("task") or "sft"))
-            if loss and holds(loss, self.versions.get("trl")):
-                rows.append(loss)
+            rows += trl_loss(str(self.value("task") or SFT), self.versions.get("trl"), self.fact(LOSS_TYPE))
         if self.trainer:
             rows += TRAINER_FILLED
         for row in rows:

@@ -25,6 +25,7 @@ from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Model
 
 ONE: Dims = (Axis(Dim.ONE, 1),)
+LATER = (Likelihood.AFTER, Likelihood.COUNTED)
 KEPT = "hidden states that the outputs hold"  # begins the names of values in a frame
 
 
@@ -54,12 +55,16 @@ def read_loss(frame: Frame, model: Model, scoring: Scoring) -> Ended:
     t.scope = "logits"
     logits, left = _returned(frame, model, reading.wide)
     t.scope = "loss"
-    likely = _likelihood(t, logits, True) if reading.likelihood is Likelihood.PART else None
+    likely = _likelihood(t, logits, True, 0) if reading.likelihood is Likelihood.PART else None
     read = _suffix(t, logits, scoring) if reading.cut.sampled else _cut(t, logits, reading.cut)
     picked = _picked(t, read, reading)
+    weights = [weighed(t, read, True)] if scoring.weighs and not reading.names else []
+    if reading.likelihood in LATER:
+        counted = scoring.counted if reading.likelihood is Likelihood.COUNTED else 0
+        likely = _likelihood(t, logits, True, counted)
     kept = [logits, *([read] if reading.cut is Cut.COPY else [])] if Held.LOGITS in scoring.held else []
     if reading.likelihood is Likelihood.DROPPED:
-        log = _likelihood(t, logits, False)
+        log = _likelihood(t, logits, False, 0)
         kept += [log] if frame.setting.training and kept else []
     shown = Shown(logits, read, reading.cut.viewed, scoring.counted, scoring.ranks)
     picks = metric(t, shown, reading.within)
@@ -67,10 +72,10 @@ def read_loss(frame: Frame, model: Model, scoring: Scoring) -> Ended:
     ins = (picked,) if likely is None else (picked, likely)
     out = t.fresh(ONE, FP32, any(t.grad[one] for one in ins), "loss")
     loss = t.run(Prim("sum", ins, (out,), (), tuple(Step(Code.GRAD, at) for at in range(len(ins))), ()))
-    for one in reading.last if scoring.logs else ():
+    for one in scoring.last if scoring.logs else ():
         metric(t, shown, one)
     gone = reading.cut is Cut.SCALED and reading.outputs is Outputs.TAKEN
-    t.end([*([] if gone else [logits]), read, picked, *picks, *_outputs(frame)])
+    t.end([*([] if gone else [logits]), read, picked, *picks, *weights, *_outputs(frame)])
     return Ended(loss, tuple(kept), left=left)
 
 
@@ -161,14 +166,34 @@ def _picked(t: Tape, read: int, reading: Reading) -> int:
     return t.run(Prim("gather", (log, index), (picked,), (index,) if grad else (), aten.GRAD0, ()))
 
 
-def _likelihood(t: Tape, logits: int, part: bool) -> int:
-    """Cross-entropy of the chosen sequences over a contiguous copy of their logits. `part`: of the loss, which is
-    returned; else its graph is let go of, and the log-probabilities that it saved are returned."""
+def weighed(t: Tape, read: int, named: bool) -> int:
+    """Sums of squared probabilities, without a graph: the logsumexp of doubled log-probabilities, which stay `named`,
+    or of doubled logits after that of the logits. Its kernels' argument is a copy, less the largest of each row."""
+    dims, dtype = t.dims[read], t.dtype[read]
+
+    def made(kind: str, of: int, out: Dims, name: str, *work: int) -> int:
+        return t.run(Prim(kind, (of,), (t.fresh(out, dtype, False, name),), (), (), work))
+
+    def lse(of: int) -> int:
+        return made("lse", of, dims[:-1], "sums", aten.temporary(t, dims, dtype, "logsumexp kernel: shifted"))
+
+    first = made("log_softmax", read, dims, "log-probabilities for weights") if named else lse(read)
+    lse(made("scale", first if named else read, dims, "doubled"))
+    return first
+
+
+def _likelihood(t: Tape, logits: int, part: bool, counted: int) -> int:
+    """Cross-entropy of the chosen sequences over a contiguous copy of their logits, or of the `counted` tokens of each.
+    `part`: of the loss, which is returned; else its graph is let go of, and the log-probabilities that it saved are
+    returned."""
     batch, sequence, vocab = t.dims[logits]
     half: Dims = (Axis(batch.dim, batch.size // len(PAIR)), sequence, vocab)
     cut = sliced(t, sliced(t, logits, half), (half[0], Axis(Dim.SEQUENCE, sequence.size - 1), vocab))
     grad = part and t.grad[logits]
-    if half[0].size > 1:
+    if counted:
+        copied = t.fresh((Axis(Dim.TOKENS, half[0].size * counted), vocab), t.dtype[cut], grad, "chosen that count")
+        cut = t.run(Prim("index", (cut,), (copied,), (), aten.GRAD0, ()))
+    elif half[0].size > 1:
         copied = t.fresh(t.dims[cut], t.dtype[cut], grad, "copy of the chosen logits")
         cut = t.run(Prim("clone", (cut,), (copied,), (), aten.PASS0, ()))
     log = t.fresh(t.dims[cut], t.dtype[cut], grad, "log-probabilities of the chosen")
@@ -188,6 +213,8 @@ def metric(t: Tape, shown: Shown, which: Metric) -> list[int]:
     counted: Dims = (Axis(Dim.TOKENS, half * (shown.counted or sequence.size)), vocab)
     if which is Metric.COUNTED:
         _made(t, shown.read, counted, "logits that count")
+    if which is Metric.SQUARES:
+        weighed(t, shown.read, False)
     if which in (Metric.ENTROPY, Metric.ENTROPY_ROWS):
         _entropies(t, shown, which is Metric.ENTROPY_ROWS)
     if which is Metric.GATHERED and shown.ranks > 1:

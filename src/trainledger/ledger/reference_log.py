@@ -27,7 +27,7 @@ def logged(job: Job) -> tuple[Segment, ...]:
     whole, read = _logits(tape, job)
     scoring = job.run.scoring
     shown = Shown(whole, read, reading.cut.viewed, scoring.counted, scoring.ranks)
-    for one in reading.last:
+    for one in scoring.last:
         metric(tape, shown, one)
     return _segments(tape, job)
 

@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 
 from trainledger.facts.losses import CHUNKED_HEAD
 from trainledger.facts.preference_row import FUSED, Held, Likelihood, Metric, Preference, Reading
-from trainledger.facts.preferences import AHEAD, CHOSEN_SHARE, REWARDED, SUFFIX, TOLD, preference_of
+from trainledger.facts.preferences import (
+    AHEAD,
+    CHOSEN_SHARE,
+    LIKELIHOOD,
+    LOSSES,
+    REWARDED,
+    SUFFIX,
+    TOLD,
+    WEIGHS,
+    preference_of,
+)
 from trainledger.facts.supervised import TASK, Shows, shown_of
 from trainledger.facts.versions import at_least
 from trainledger.ledger.software import LIGER
@@ -23,7 +33,8 @@ class Scoring:
     token that a fused head hands on. Where a loss function reads all logits: how, what its names hold until it
     returns, whether the trainer's log is made at the end of this pass, and of how many ranks' logits; and of how many
     last tokens of each sequence the head makes logits (0: all). `shows`: what a supervised trainer's log takes of the
-    logits after the loss."""
+    logits after the loss; `weighs`: pairs are weighed by sums of squared probabilities, in every pass unless the
+    function names its logits."""
 
     loss: str
     form: str = ""
@@ -35,6 +46,14 @@ class Scoring:
     ranks: int = 1
     kept: int = 0
     shows: Shows | None = None
+    weighs: bool = False
+
+    @property
+    def last(self) -> tuple[Metric, ...]:
+        """What is made of the logits after all passes, where they are read whole."""
+        if self.reading is None:
+            return ()
+        return ((Metric.SQUARES,) if self.weighs and self.reading.names else ()) + self.reading.last
 
     @property
     def of_reference(self) -> Scoring:
@@ -73,7 +92,8 @@ def scoring_of(plan: Plan) -> Scoring:
     if row is None:
         return Scoring(plan.stack.loss, counted=counted, shows=_shows(plan))
     if row.form == FUSED:
-        return Scoring(plan.stack.loss, counted=counted, results=row.results)
+        weights = 1 if plan.stack.options.get(WEIGHS) else 0
+        return Scoring(plan.stack.loss, counted=counted, results=row.results + weights)
     if row.reading is None:
         return Scoring(plan.task, row.form, counted)
     inside = bool(row.after) and not ahead_of(plan, row)
@@ -87,6 +107,7 @@ def scoring_of(plan: Plan) -> Scoring:
         logs=not inside,
         ranks=plan.parallel.world,
         kept=_kept(plan, reading),
+        weighs=bool(plan.stack.options.get(WEIGHS)),
     )
 
 
@@ -108,8 +129,11 @@ def _kept(plan: Plan, reading: Reading) -> int:
 
 
 def _weighed(plan: Plan, reading: Reading) -> Reading:
-    """The reading with the cross-entropy of the chosen that its weight asks for."""
-    weight = next((plan.stack.options[one] for one in CHOSEN_SHARE if one in plan.stack.options), None)
+    """The reading with the cross-entropy of the chosen that its weight asks for, or a loss of its name."""
+    options = plan.stack.options
+    if LIKELIHOOD in (options.get(LOSSES) or ()):
+        return replace(reading, likelihood=reading.told)
+    weight = next((options[one] for one in CHOSEN_SHARE if one in options), None)
     if weight is None:
         return reading
-    return replace(reading, likelihood=Likelihood.PART if weight else Likelihood.NONE)
+    return replace(reading, likelihood=reading.told if weight else Likelihood.NONE)
