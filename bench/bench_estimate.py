@@ -8,6 +8,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from trainledger.answer.estimate import architecture_of, device_of, estimate
+from trainledger.answer.tables import Role, roles_of
 from trainledger.importers.document import Document
 from trainledger.importers.plan_file import draft_of, read_draft
 from trainledger.ledger.rank import rank_ledger
@@ -19,7 +20,8 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.yam
 LEDGER_SECONDS = {"llama-3-70b": 0.005, "qwen2.5-7b-zero3": 0.05, "llama-3.1-8b-ulysses": 0.1}
 OTHERS_SECONDS = 0.01
 ESTIMATE_SECONDS = 0.5
-HUGE_SECONDS = 1.0
+HUGE_SECONDS = 0.5
+ROLES_SECONDS = 2.5  # each of its 16 stages replayed
 PIPELINES_SECONDS = 2.0  # several stages, each replayed over rounds of micro-batches
 HUGE = {
     "model": {
@@ -63,3 +65,14 @@ def bench_five_trillion_parameters(benchmark: BenchmarkFixture) -> None:
     plan = draft_of(Document(HUGE, {})).plan
     benchmark(estimate, plan)
     assert benchmark.stats.stats.median < HUGE_SECONDS
+
+
+def bench_every_role_of_five_trillion_parameters(benchmark: BenchmarkFixture) -> None:
+    """The same, and each stage's own peak."""
+    plan = draft_of(Document(HUGE, {})).plan
+
+    def answered() -> tuple[Role, ...]:
+        return roles_of(estimate(plan), "all")
+
+    assert len(benchmark(answered)) == plan.parallel.pp
+    assert benchmark.stats.stats.median < ROLES_SECONDS

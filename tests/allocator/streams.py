@@ -1,4 +1,4 @@
-"""Random streams for the tests of the allocator."""
+"""Random streams and segments for the tests of the allocator."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from trainledger.allocator.stream import Builder, Stream
 from trainledger.base.units import MIB
+from trainledger.lines.stream import EMPTY, Segment
 
 SIZES = (1, 512, 700, MIB // 2, MIB, MIB + 1, 3 * MIB, 9 * MIB, 10 * MIB, 11 * MIB, 21 * MIB + 7, 40 * MIB, 66 * MIB)
 CONFS = (
@@ -43,3 +44,29 @@ def streams(draw: st.DrawFn, returned: bool = False) -> Stream:
             builder.done(stream)
         builder.empty()
     return builder.build()
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> tuple[Segment, ...]:
+    """Turns of lines that are born and die, each death after a birth; some give back what is cached."""
+    live = [0] * len(SIZES)
+    made = []
+    for _ in range(draw(st.integers(1, 5))):
+        repeat = draw(st.integers(1, 3))
+        events: list[int] = []
+        here = [0] * len(SIZES)
+        for line, action in draw(st.lists(st.tuples(st.integers(0, len(SIZES) - 1), st.integers(0, 9)), max_size=30)):
+            if action == 9:
+                events.append(EMPTY)
+            elif action < 5 or live[line] + here[line] * repeat < 1 or here[line] < 0:
+                events.append(line + 1)
+                here[line] += 1
+            elif here[line] > 0 or live[line] >= repeat:
+                events.append(-line - 1)
+                here[line] -= 1
+        live = [before + more * repeat for before, more in zip(live, here, strict=True)]
+        if min(live) >= 0:
+            made.append(Segment("step", tuple(events), repeat))
+        else:
+            live = [before - more * repeat for before, more in zip(live, here, strict=True)]
+    return tuple(made)

@@ -6,39 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.allocator.streams import CONFS, SIZES
+from tests.allocator.streams import CONFS, SIZES, segments
 from trainledger.allocator.conf import DEFAULT, parse_conf
 from trainledger.allocator.lined import Lined
 from trainledger.allocator.simulator import Simulator
 from trainledger.allocator.stream import StreamError, stream_of
 from trainledger.base.units import MIB
-from trainledger.lines.stream import EMPTY, Segment
-
-
-@st.composite
-def segments(draw: st.DrawFn) -> tuple[Segment, ...]:
-    """Turns of lines that are born and die, each death after a birth; some give back what is cached."""
-    live = [0] * len(SIZES)
-    made = []
-    for _ in range(draw(st.integers(1, 5))):
-        repeat = draw(st.integers(1, 3))
-        events: list[int] = []
-        here = [0] * len(SIZES)
-        for line, action in draw(st.lists(st.tuples(st.integers(0, len(SIZES) - 1), st.integers(0, 9)), max_size=30)):
-            if action == 9:
-                events.append(EMPTY)
-            elif action < 5 or live[line] + here[line] * repeat < 1 or here[line] < 0:
-                events.append(line + 1)
-                here[line] += 1
-            elif here[line] > 0 or live[line] >= repeat:
-                events.append(-line - 1)
-                here[line] -= 1
-        live = [before + more * repeat for before, more in zip(live, here, strict=True)]
-        if min(live) >= 0:
-            made.append(Segment("step", tuple(events), repeat))
-        else:
-            live = [before - more * repeat for before, more in zip(live, here, strict=True)]
-    return tuple(made)
+from trainledger.lines.stream import Segment
 
 
 @settings(max_examples=150, deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,14 +11,18 @@ from tests.plans import LLAMA, plan_of
 from trainledger.allocator.conf import DEFAULT, read_conf
 from trainledger.allocator.lined import Lined
 from trainledger.allocator.simulator import Simulator
+from trainledger.allocator.turned import Turned
+from trainledger.answer import replayed as replays
 from trainledger.answer.estimate import estimate
 from trainledger.answer.replayed import replayed
 from trainledger.base.problems import InputError
 from trainledger.facts.allocator import CUDA
+from trainledger.importers.document import Document
+from trainledger.importers.plan_file import draft_of
 from trainledger.ledger.rank import payload, rank_ledger
 from trainledger.lines.line import Account
 from trainledger.lines.stream import Events, total
-from trainledger.model.build import build
+from trainledger.model.build import build, model_of
 
 WIDE = {**LLAMA, "hidden_size": 1152, "intermediate_size": 6912}
 
@@ -58,13 +63,13 @@ def test_repeats_of_the_last_step_end_once_one_takes_nothing_more(monkeypatch: p
     ledger = rank_ledger(plan, build(plan.keys()), "sm80")
     last = tuple(one for one in ledger.segments if one.moment.startswith("step 2:"))
     seen: list[int] = []
-    original = Lined.run
+    original = Turned.run
 
-    def noted(self: Lined, events: Events) -> None:
+    def noted(self: Turned, events: Events) -> None:
         original(self, events)
         seen.append(self.at)
 
-    monkeypatch.setattr(Lined, "run", noted)
+    monkeypatch.setattr(Turned, "run", noted)
     run = replayed(replace(ledger, segments=(*ledger.segments, *last * 4)), DEFAULT)
     assert run is not None
     one_step = sum(len(one.events) * one.repeat for one in last)
@@ -81,11 +86,44 @@ def test_a_step_that_begins_as_the_one_before_is_not_run_again(monkeypatch: pyte
     last = tuple(one for one in ledger.segments if one.moment.startswith("step 2:"))
     more = replace(ledger, segments=(*ledger.segments, *last * 2))
     short = replayed(more, DEFAULT)
-    monkeypatch.setattr(Lined, "state", lambda self: None)
+    monkeypatch.setattr(Turned, "state", lambda self: None)
     full = replayed(more, DEFAULT)
     assert short is not None
     assert full is not None
     assert (short.ledger.moments, short.most, short.reserved) == (full.ledger.moments, full.most, full.reserved)
+
+
+ODD = {**LLAMA, "hidden_size": 1152, "intermediate_size": 3000, "num_hidden_layers": 8}
+PIPELINES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("megatron", {"strategy": "megatron-distopt", "world": 4, "pp": 4}, {}),
+    ("megatron", {"strategy": "megatron-distopt", "world": 8, "tp": 2, "sp": True, "pp": 2, "vpp": 2}, {}),
+    (
+        "megatron",
+        {"strategy": "megatron-distopt", "world": 2, "pp": 2},
+        {"kind": "full", "method": "uniform", "num_layers": 1},
+    ),
+    ("torchtitan", {"strategy": "fsdp2", "world": 4, "dp": 2, "pp": 2, "schedule": "1f1b"}, {"kind": "full"}),
+    ("torchtitan", {"strategy": "fsdp2", "world": 2, "pp": 2, "vpp": 2, "schedule": "interleaved"}, {"kind": "none"}),
+    ("torchtitan", {"strategy": "fsdp2", "world": 2, "pp": 2, "vpp": 2, "schedule": "dualpipev"}, {"kind": "none"}),
+    ("torchtitan", {"strategy": "fsdp2", "world": 4, "pp": 4, "vpp": 2, "schedule": "zb-v"}, {"kind": "none"}),
+]
+
+
+@pytest.mark.parametrize(("framework", "parallel", "recompute"), PIPELINES)
+def test_a_pipelines_replay_is_that_of_every_event(
+    monkeypatch: pytest.MonkeyPatch, framework: str, parallel: dict[str, Any], recompute: dict[str, Any]
+) -> None:
+    """Every stage, with turns that are looked up and with none."""
+    stack = {"framework": framework, **({"recompute": recompute} if recompute else {})}
+    batch = {"micro_batch": 1, "sequence": 1000, "accumulation": 9 if parallel.get("vpp") != 2 else 12}
+    data = {"model": ODD, "batch": batch, "parallel": parallel, "stack": stack, "device": "h100"}
+    plan = draft_of(Document(data, {})).plan
+    for rank in range(parallel["world"]):
+        ledger = rank_ledger(plan, model_of(plan), "sm90", rank)
+        found = replayed(ledger, DEFAULT)
+        with monkeypatch.context() as patched:
+            patched.setattr(replays, "lines_on", lambda conf, *given: Lined(Simulator(conf), *given))
+            assert replayed(ledger, DEFAULT) == found
 
 
 def test_steps_begin_with_what_building_left_and_not_with_its_peak() -> None:

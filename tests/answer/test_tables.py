@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plans import plan_of
+from trainledger.answer import tables
 from trainledger.answer.disk import elsewhere
 from trainledger.answer.estimate import Estimate, estimate
 from trainledger.answer.tables import (
@@ -16,7 +17,6 @@ from trainledger.answer.tables import (
     entries,
     moment_of,
     rank_of,
-    roles,
     roles_of,
     timeline,
     total,
@@ -121,8 +121,18 @@ def test_ranks_that_differ_are_the_fullest_and_the_emptiest() -> None:
     parallel = {"strategy": "zero2", "world": 3, "dp": 3, "options": {"reduce_bucket_size": 1000}}
     precision = {"weights": "bf16", "gradients": "bf16", "master": "fp32"}
     plan = plan_of(parallel=parallel, precision=precision, batch={"sequence": 16})
-    found = roles(estimate(plan))
+    found = roles_of(estimate(plan))
     assert [role.allocated for role in found] == sorted((role.allocated for role in found), reverse=True)
     assert len({role.ranks for role in found}) == len(found) == 2
     (asked,) = roles_of(estimate(plan, found[1].ranks[0].first), str(found[1].ranks[0].first))
     assert asked.allocated == found[1].allocated
+
+
+def test_one_ranks_role_is_replayed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    parallel = {"strategy": "zero2", "world": 3, "dp": 3, "options": {"reduce_bucket_size": 1000}}
+    plan = plan_of(parallel=parallel, batch={"sequence": 16})
+    every = roles_of(estimate(plan))
+    monkeypatch.setattr(tables, "peak_of", None)
+    for role in every:
+        rank = role.ranks[0].first
+        assert roles_of(estimate(plan, rank), str(rank)) == (role,)

@@ -43,6 +43,11 @@ class Lined:
         self._ways = [self._way(size or 1, stream) for size, stream in zip(sizes, streams, strict=True)]
         self.at = self.allocated = self.peak = self.peak_at = self.most = 0
 
+    @property
+    def reserved(self) -> int:
+        """Bytes taken from the device."""
+        return self.simulator.reserved
+
     def _way(self, size: int, stream: int) -> Way:
         plan = self.simulator.plan(size)
         pool = self.simulator.pool(stream, plan.small)

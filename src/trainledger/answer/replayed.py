@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from trainledger.allocator.conf import Conf
 from trainledger.allocator.lined import Lined
-from trainledger.allocator.simulator import Simulator
 from trainledger.allocator.stream import Stream, stream_of
+from trainledger.allocator.turned import Turned, lines_on
 from trainledger.base.dims import Axis, Dim
 from trainledger.base.problems import InputError, Problem
 from trainledger.base.sources import Basis
@@ -73,7 +73,7 @@ def replayed(ledger: Ledger, conf: Conf) -> Replayed | None:
         return None
     queued = frozenset(number for number, line in enumerate(ledger.lines) if line.use.queued)
     asked = Asked(segments, sizes, [line.use.stream for line in ledger.lines], queued)
-    spots, (built, reserved, beyond) = _run(Lined(Simulator(conf), *asked[1:]), segments)
+    spots, (built, reserved, beyond) = _run(lines_on(conf, *asked[1:]), segments)
     moments = lives(segments, spots)
     ends = len(ledger.lines)
     lines = (*ledger.lines, _ends_line())
@@ -127,8 +127,11 @@ def whole_steps(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
 
 def _beyond(segments: Sequence[Segment]) -> int:
     """Where what follows the steps begins."""
-    return next(
-        (at for at, one in enumerate(segments) if one.moment != INIT and not in_steps(one.moment)), len(segments)
+    beyond = {moment for moment in {one.moment for one in segments} if moment != INIT and not in_steps(moment)}
+    return (
+        next((at for at, one in enumerate(segments) if one.moment in beyond), len(segments))
+        if beyond
+        else len(segments)
     )
 
 
@@ -145,33 +148,35 @@ def _begun(segments: Sequence[Segment]) -> list[int]:
     return [at for at in range(1, len(segments)) if segments[at - 1].moment == ended != segments[at].moment]
 
 
-def _run(lined: Lined, segments: Sequence[Segment]) -> tuple[dict[str, Spot], tuple[int, int, int]]:
+def _run(lined: Turned | Lined, segments: Sequence[Segment]) -> tuple[dict[str, Spot], tuple[int, int, int]]:
     """Every moment's largest instant by allocated blocks, and what was reserved at most before the first step, in the
     steps, and after them. Once a repeat of the last step takes nothing more from the device, the others are not run;
     one that begins with every block where the equal step before began is not either."""
     spots: dict[str, Spot] = {}
-    built, stepped, taken = 0, 0, None
+    built, stepped, taken, begins = 0, 0, None, False
     begun, end = _begun(segments), _beyond(segments)
     pairs, states = _repeats(segments, begun), dict[int, object]()
+    marks = {end, *begun, *pairs, *pairs.values()}
     index = 0
     while index < len(segments):
         moment, events, repeat = segments[index]
-        if index == end:
-            stepped, lined.most = lined.most, lined.simulator.reserved
-        elif index in begun and end == len(segments):
-            if taken == lined.simulator.reserved:
-                break
-            taken = lined.simulator.reserved
-        if index in pairs or index in pairs.values():
-            states[index] = lined.state()
-            before = pairs.get(index, index)
-            if before < index and states[index] is not None and states[index] == states[before]:
-                index += index - before
-                continue
+        if index in marks:
+            if index == end:
+                stepped, lined.most = lined.most, lined.reserved
+            elif index in begun and end == len(segments):
+                if taken == lined.reserved:
+                    break
+                taken = lined.reserved
+            if index in pairs or index in pairs.values():
+                states[index] = lined.state()
+                before = pairs.get(index, index)
+                if before < index and states[index] is not None and states[index] == states[before]:
+                    index += index - before
+                    continue
         lined.peak, lined.peak_at, start = lined.allocated, lined.at - 1, lined.at
-        if moment != INIT and not spots.keys() - {INIT}:
-            built, lined.most = lined.most, lined.simulator.reserved
-        for _ in range(repeat):
+        if moment != INIT and not begins:
+            built, lined.most, begins = lined.most, lined.reserved, True
+        for _ in range(repeat if events else 0):
             lined.run(events)
         if moment not in spots or lined.peak > spots[moment].total:
             turn, at = divmod(lined.peak_at - start + 1, len(events)) if events else (0, 0)

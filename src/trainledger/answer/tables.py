@@ -202,34 +202,33 @@ def _reserved(peak: Peak, ratio: Interval) -> tuple[str, str, str]:
     return Basis.COUNTED.value, f"{what}, with the band of measured runs around it", f"{CUDA.source}; {ratio.source}"
 
 
-def roles(answer: Estimate) -> tuple[Role, ...]:
-    """Classes of ranks that hold the same; where these are not known, the rank that the ledger is of."""
-    peak, own = answer.peak, answer.ledger.rank
-    if own is not None and answer.ledger.equals:
-        return tuple(_role(answer, ranks) for ranks in answer.ledger.equals)
-    ranks = Run(0, answer.ranks - 1) if own is None else run_of(own)
-    return (Role((ranks,), peak.allocated.expected, peak.moment),)
-
-
-def _role(answer: Estimate, ranks: Ranks) -> Role:
-    """The role of ranks that hold the same; replayed by itself where the answer is of other ranks."""
-    own = answer.ledger.rank
-    here = own is not None and any(own in run for run in ranks)
-    peak = answer.peak if here else peak_of(answer.plan, ranks[0].first)
-    return Role(ranks, peak.allocated.expected, peak.moment)
-
-
 def roles_of(answer: Estimate, rank: str = "") -> tuple[Role, ...]:
     """The role of one rank (its number as text), or every role for `all` and for no rank. Raises InputError."""
-    every = roles(answer)
+    classes = _classes(answer)
     if rank.strip().lower() in ("", "all"):
-        return every
+        return tuple(_role(answer, ranks) for ranks in classes)
     last = answer.ranks - 1
     allowed = f"a rank is a number from 0 to {last}, or all" if last else "the plan has one rank: 0, or all"
     number = _number(rank, last)
     if number is None:
         raise InputError([Problem("--rank", f"found {rank!r}", allowed)])
-    return tuple(role for role in every if any(number in run for run in role.ranks))
+    return tuple(_role(answer, ranks) for ranks in classes if any(number in run for run in ranks))
+
+
+def _classes(answer: Estimate) -> tuple[Ranks, ...]:
+    """Classes of ranks that hold the same; where these are not known, the rank that the ledger is of."""
+    own = answer.ledger.rank
+    if own is not None and answer.ledger.equals:
+        return answer.ledger.equals
+    return ((Run(0, answer.ranks - 1) if own is None else run_of(own),),)
+
+
+def _role(answer: Estimate, ranks: Ranks) -> Role:
+    """The role of ranks that hold the same; replayed by itself where the answer is of other ranks."""
+    own, classes = answer.ledger.rank, answer.ledger.equals
+    here = own is None or not classes or any(own in run for run in ranks)
+    peak = answer.peak if here else peak_of(answer.plan, ranks[0].first)
+    return Role(ranks, peak.allocated.expected, peak.moment)
 
 
 def rank_of(answer: Estimate, rank: str = "") -> int:

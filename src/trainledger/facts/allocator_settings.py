@@ -147,6 +147,23 @@ REPLAY = ReplayBound(
 
 
 @dataclass(frozen=True, slots=True)
+class RecallBound:
+    """A replay keeps the states of a pool's free blocks while their number stays below `worth` for each step that was
+    looked up and not run, and `lost` more."""
+
+    worth: int
+    lost: int
+    source: Source
+
+
+RECALL = RecallBound(
+    8,
+    250_000,
+    Source("this program's own bound: a step takes as long as eight blocks of a state", "bench/bench_allocator.py"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Fixed:
     """Architectures (by how their names begin) whose builds of PyTorch have no expandable segments: the setting is
     taken with a warning and does nothing."""

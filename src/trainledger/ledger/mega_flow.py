@@ -33,6 +33,12 @@ class Flow:
         self.parked: dict[int, Action] = {}  # by chunk: the backward of that one, once it is done
         self.listed: list[Action] = []  # backwards whose last product is put off
 
+    @property
+    def state(self) -> tuple[object, ...]:
+        """All that what follows goes by."""
+        named, given = (self.received, self.sent, self.graph), (dict(self.latest), dict(self.parked))
+        return (self.out, *named, *given, tuple(self.listed))
+
     def entered(self, action: Action) -> Events:
         """Before a forward: the output of the one before is let go once it was sent; the input is received."""
         chunk = action.chunk

@@ -62,8 +62,11 @@ class Composer:
         self.shared = [line for line, _ in first if self._gathers(rank, line)]
         self.once = [one for one in first if one not in self.tables and one[0] not in self.shared]
         self.segments: list[Segment] = []
+        self.same: dict[Events, Events] = {}  # equal runs of events are one, so that they are looked at once
         self.ready: set[str] = set()
         self.left: set[int] = set()  # chunks whose last backward left a graph behind
+        self.before: tuple[object, ...] = ()  # with what the last step began
+        self.last = slice(0)  # its segments
 
     def _gathers(self, rank: Rank, line: int) -> bool:
         """Whether a line is the buffer that Megatron's own layers gather into, made by the first of them."""
@@ -74,7 +77,7 @@ class Composer:
     def add(self, moment: str, runs: Runs) -> None:
         """Runs of events of a moment, which is there even if nothing happens in it."""
         self.segments += [Segment(moment, ())] * (not runs) + [
-            Segment(moment, events, repeat) for events, repeat in runs
+            Segment(moment, self.same.setdefault(events, events), repeat) for events, repeat in runs
         ]
 
     def take(self, moment: str, segments: tuple[Segment, ...], made: Pass, thread: str) -> None:
@@ -88,13 +91,24 @@ class Composer:
         if thread == BACKWARD and self.standing:
             self.add(moment, births(self.standing))
             self.standing = []
-        if thread not in self.ready and any(made.products.get(one.events) for one in found):
+        multiplies = thread not in self.ready and any(made.products.values())
+        if multiplies and any(made.products.get(one.events) for one in found):
             self.ready.add(thread)
             found = with_workspace(found, made.products, self.workspace, self.shared)
             self.shared = []
         self.segments += [Segment(moment, one.events, one.repeat) for one in found]
 
     def run(self, step: str, flow: Flow, passes: list[Pass], firsts: list[Pass]) -> None:
+        """Every micro-batch of a step. One that begins as the one before it did, which has its name, is that one."""
+        before = step, flow.state, set(self.ready), set(self.left), bool(self.standing or self.tables or self.shared)
+        start = len(self.segments)
+        if before == self.before:
+            self.segments += self.segments[self.last]
+            return
+        self._run(step, flow, passes, firsts)
+        self.before, self.last = before, slice(start, len(self.segments))
+
+    def _run(self, step: str, flow: Flow, passes: list[Pass], firsts: list[Pass]) -> None:
         """Every micro-batch of a step, in the order of the schedule; `firsts`: each chunk's first. Interleaved, a
         backward's gradient is received in the exchange before the forward that it follows."""
         order, chunks = order_of(self.rank.plan, self.rank.stage), self.rank.chunks

@@ -95,12 +95,16 @@ def _count(counts: Counter[int], net: Mapping[int, int], times: int) -> None:
 
 
 def net(segments: Iterable[Segment]) -> Counter[int]:
-    """By line, births less deaths of some segments."""
-    found = Counter[int]()
+    """By line, births less deaths of some segments; lines in the order in which they first appear."""
+    times, runs = Counter[int](), dict[int, Events]()  # by the identity of a run of events, which equal layers share
     for _, events, repeat in segments:
+        times[id(events)] += repeat
+        runs[id(events)] = events
+    found = Counter[int]()
+    for one, events in runs.items():
         for event in events:
             if event:
-                found[abs(event) - 1] += repeat if event > 0 else -repeat
+                found[abs(event) - 1] += times[one] if event > 0 else -times[one]
     return found
 
 
@@ -115,18 +119,21 @@ def lives(segments: Sequence[Segment], spots: Mapping[str, Spot]) -> tuple[Momen
     for name, spot in spots.items():
         wanted.setdefault(spot.segment, []).append((name, spot))
     live: dict[str, tuple[tuple[int, int], ...]] = {}
-    counts: Counter[int] = Counter()
     nets: dict[int, dict[int, int]] = {}  # by the identity of a run of events, which equal layers share
+    times: dict[int, int] = {}
     for index, (_, events, repeat) in enumerate(segments):
         for name, spot in wanted.get(index, ()):
-            here = counts.copy()
+            here = Counter[int]()
+            for one, count in times.items():
+                _count(here, nets[one], count)
             if spot.turn:
                 _count(here, _net(events), spot.turn)
             _count(here, _net(events[: spot.at]), 1)
             live[name] = tuple(sorted((line, copies) for line, copies in here.items() if copies))
         if id(events) not in nets:
             nets[id(events)] = _net(events)
-        _count(counts, nets[id(events)], repeat)
+            times[id(events)] = 0
+        times[id(events)] += repeat
     return tuple(Moment(name, spot.total, live[name]) for name, spot in spots.items())
 
 

@@ -1,0 +1,164 @@
+"""One pool of the allocator as an automaton: its state is its free blocks, its input what a turn asks of it.
+
+Where size alone decides which free block is taken (no expandable segments, no bound on splitting, no garbage
+collection) and the device gives all that is asked for, what a pool does follows from three things alone: its free
+blocks, where the next segment lies, and where the blocks lie that the turn gives back. For a request takes the first
+free block that is large enough, by size and then address, or else a new segment; a block that is given back joins free
+neighbours, which are the free blocks that end where it begins and begin where it ends, since an address between two
+segments belongs to neither. So what a turn does from a state is run once and then looked up, exactly: the rounds of a
+pipeline's steady state, micro-batches that are accumulated, equal layers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trainledger.allocator.blocks import BITS
+from trainledger.allocator.turns import Change, Program
+from trainledger.facts.allocator_settings import RECALL
+from trainledger.lines.stream import EMPTY
+
+ADDRESS = (1 << BITS) - 1  # of a block's key: its size above, its address below
+
+
+class State:
+    """Free blocks (keys, sorted) and where the next segment lies; `after`: what programs did from here, by the blocks
+    of older copies that died in them. An accumulator."""
+
+    __slots__ = ("after", "free", "top")
+
+    def __init__(self, free: tuple[int, ...], top: int) -> None:
+        self.free, self.top = free, top
+        self.after: dict[tuple[Program, tuple[int, ...]], Outcome] = {}
+
+
+class Outcome(NamedTuple):
+    """What a program did: the state it left (None where states are not kept), the blocks that outlive it; by event, how
+    what blocks hold beyond what was asked for changes, and what was taken from the device."""
+
+    state: State | None
+    left: tuple[int, ...]
+    ends: tuple[Change, ...] = ()
+    taken: tuple[Change, ...] = ()
+
+
+class Pool:
+    """A pool without a bound. Blocks are keys: size above, address below. An accumulator."""
+
+    __slots__ = ("_at", "_cost", "_edges", "_gain", "_keys", "_state", "_states", "_top", "_whole")
+
+    def __init__(self) -> None:
+        self._keys: list[int] = []  # of free blocks, sorted
+        self._edges: dict[int, int] = {}  # and by the addresses where they begin and end
+        self._top = 0
+        self._whole: set[int] = set()  # segments that were ever taken; no address is used again
+        self._states: dict[tuple[int, tuple[int, ...]], State] = {}
+        self._state: State | None = self._named()
+        self._at: State | None = self._state  # the state that the lists above are in
+        self._cost = self._gain = 0
+
+    def run(self, program: Program, olds: tuple[int, ...]) -> Outcome:
+        """Run a program in which these blocks of older copies die."""
+        state = self._state
+        if state is None:
+            return self._made(program, olds)
+        found = state.after.get((program, olds))
+        if found is None:
+            if self._at is not state:
+                self._load(state)
+            found = state.after[program, olds] = self._made(program, olds)
+        else:
+            self._gain += len(program.steps)
+        self._state = found.state
+        return found
+
+    def _named(self) -> State:
+        free = tuple(self._keys)
+        state = self._states.get((self._top, free))
+        if state is None:
+            state = self._states[self._top, free] = State(free, self._top)
+        return state
+
+    def _load(self, state: State) -> None:
+        self._keys, self._top = list(state.free), state.top
+        self._edges = {key & ADDRESS: key for key in self._keys}
+        self._edges.update({(key & ADDRESS) + (key >> BITS): key for key in self._keys})
+
+    def _made(self, program: Program, olds: tuple[int, ...]) -> Outcome:
+        """Run on the lists. States are kept as long as looking them up costs less than it saves, or not much more."""
+        blocks, odd = [0, *olds] + [0] * (len(program.wants) - len(olds) - 1), list[int]()
+        taken = self._stepped(program, blocks, odd)
+        self._cost += len(self._keys)
+        kept = self._state is not None and self._cost <= self._gain * RECALL.worth + RECALL.lost
+        self._at = self._named() if kept else None
+        left = tuple([blocks[slot] for slot in program.left])
+        return Outcome(self._at, left, _beyond(program, blocks, odd), tuple(taken))
+
+    def _stepped(self, program: Program, blocks: list[int], odd: list[int]) -> list[Change]:
+        """Every step on the lists: births put their blocks into `blocks`, by slot, and slots of larger ones than asked
+        for into `odd`. What was taken from the device."""
+        keys, edges, wants, taken = self._keys, self._edges, program.wants, list[Change]()
+        for at, step in enumerate(program.steps):
+            if step > 0:
+                key, size, keep, opened = wants[step]
+                place = bisect_left(keys, key)
+                if place < len(keys):
+                    block = keys.pop(place)
+                    del edges[block & ADDRESS]
+                else:
+                    block = self._opened(opened)
+                    taken.append((program.events[at], opened))
+                address, whole = block & ADDRESS, block >> BITS
+                if whole - size > keep:
+                    block, after = key | address, address + size
+                    rest = edges[after] = edges[address + whole] = (whole - size) << BITS | after
+                    insort(keys, rest)
+                else:
+                    edges.pop(address + whole, None)
+                    if whole != size:
+                        odd.append(step)
+                blocks[step] = block
+            elif step == EMPTY:
+                taken.append((program.events[at], -self._emptied()))
+            else:
+                address = blocks[-step] & ADDRESS
+                end = address + (blocks[-step] >> BITS)
+                before, after = edges.pop(address, 0), edges.pop(end, 0)
+                if before:
+                    del keys[bisect_left(keys, before)]
+                    address = before & ADDRESS
+                if after:
+                    del keys[bisect_left(keys, after)]
+                    end += after >> BITS
+                joined = edges[address] = edges[end] = (end - address) << BITS | address
+                insort(keys, joined)
+        return taken
+
+    def _opened(self, size: int) -> int:
+        """A new segment, as a block. Between two of them lies an address of neither."""
+        block = size << BITS | self._top
+        self._whole.add(block)
+        self._top += size + 1
+        return block
+
+    def _emptied(self) -> int:
+        """Give free blocks that are whole segments back to the device: their bytes."""
+        gone = [key for key in self._keys if key in self._whole]
+        for key in gone:
+            self._keys.remove(key)
+            del self._edges[key & ADDRESS], self._edges[(key & ADDRESS) + (key >> BITS)]
+        return sum(key >> BITS for key in gone)
+
+
+def _beyond(program: Program, blocks: Sequence[int], odd: Sequence[int]) -> tuple[Change, ...]:
+    """By event, how what blocks hold beyond what was asked for changes: those of older copies, and of `odd` slots."""
+    if not (program.olds or odd):
+        return ()
+    found = list[Change]()
+    for slot in (*range(1, program.olds + 1), *odd):
+        more, born, dies = (blocks[slot] >> BITS) - program.wants[slot].block, program.born[slot], program.dies[slot]
+        if more:
+            found += [(at, size) for at, size in ((born, more), (dies, -more)) if at >= 0]
+    return tuple(found)

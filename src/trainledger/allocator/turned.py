@@ -1,0 +1,123 @@
+"""Lines run turn by turn on pools that remember what a turn did: as `lined.Lined` does, where size alone decides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from trainledger.allocator.conf import Conf
+from trainledger.allocator.lined import Lined
+from trainledger.allocator.pools import Pool
+from trainledger.allocator.simulator import Simulator
+from trainledger.allocator.turns import Change, Turn, Want, Way, turn_of
+from trainledger.lines.stream import Events
+
+
+class _Known:
+    """What is known of equal turns: how often each line dies in them, those lines of these that may have older copies,
+    and the turn for each number of older copies."""
+
+    __slots__ = ("deaths", "may", "seen", "turns")
+
+    def __init__(self, events: Events) -> None:
+        self.deaths = Counter(-event - 1 for event in events if event < 0)
+        self.seen = -1
+        self.may: list[tuple[int, int]] = []
+        self.turns: dict[tuple[int, ...], Turn] = {}
+
+
+class Turned:
+    """Lines that are born and die in pools without a bound, in the order of `stream.stream_of`: `sizes` (bytes asked
+    for) and `streams` by line; copies of lines that are `queued` die in the order in which they were born.
+
+    `at`: events seen; `allocated`: bytes of live blocks; `peak` of them, and `peak_at`, the event that reached it;
+    `reserved`: bytes taken from the device; `most` of them. The maxima may be set back. An accumulator.
+    """
+
+    __slots__ = (
+        "_known", "_live", "_lives", "_pools", "_queued", "_taken", "_took", "_ways", "allocated", "at", "most", "peak",
+        "peak_at", "reserved",
+    )  # fmt: skip
+
+    def __init__(self, conf: Conf, sizes: Sequence[int], streams: Sequence[int], queued: frozenset[int]) -> None:
+        plans, self._queued = Simulator(conf), queued
+        numbers = dict[tuple[int, bool], int]()
+        self._ways: list[Way] = []
+        for size, stream in zip(sizes, streams, strict=True):
+            plan = plans.plan(size or 1)
+            number = numbers.setdefault((stream, plan.small), len(numbers))
+            self._ways.append(Way(number, Want(plan.key, plan.block, plan.keep, plan.opened)))
+        self._pools = [Pool() for _ in numbers]
+        self._live: list[list[int]] = [[] for _ in sizes]
+        self._took: list[tuple[Change, ...]] = []  # of pools, in the turn that runs
+        self._lives: set[int] = set()  # lines of which a turn ever left copies
+        self._known: dict[Events, _Known] = {}
+        self.at = self.allocated = self.peak = self.peak_at = self.most = self.reserved = self._taken = 0
+
+    def run(self, events: Events) -> None:
+        """Events of one turn of a segment; none of lines without bytes. Raises StreamError when a line dies more often
+        than it was born."""
+        turn, live = self._turn(events), self._live
+        dying = self._dying(turn) if turn.olds else {}
+        ends: tuple[Change, ...] = ()
+        for program in turn.programs:
+            _, left, more, taken = self._pools[program.pool].run(program, dying.get(program.pool, ()))
+            for line, block in zip(program.lines, left, strict=True):
+                live[line].append(block)
+            if more:
+                ends += more
+            if taken:
+                self._took.append(taken)
+        high, allocated = turn.highest(tuple(sorted(ends))) if ends else turn.high, self.allocated
+        if high is not None and allocated + high[1] > self.peak:
+            self.peak, self.peak_at = allocated + high[1], self.at + high[0]
+        self.allocated = allocated + turn.net + sum([size for _, size in ends])
+        self.at += len(events)
+        if self._took:
+            self._take()
+
+    def _dying(self, turn: Turn) -> dict[int, tuple[int, ...]]:
+        """By pool, the blocks of older copies that die in a turn, which are live no longer."""
+        found: dict[int, tuple[int, ...]] = {}
+        for line, pool, count, first in turn.olds:
+            part = slice(count) if first else slice(-count, None)
+            found[pool] = (*found.get(pool, ()), *self._live[line][part])
+            del self._live[line][part]
+        return found
+
+    def _take(self) -> None:
+        """What the pools took from the device in a turn, and gave back, by event."""
+        for _, size in sorted(change for taken in self._took for change in taken):
+            self.reserved += size
+            if size > 0:
+                self._taken += size
+                self.most = max(self.most, self.reserved)
+        self._took.clear()
+
+    def _turn(self, events: Events) -> Turn:
+        """The turn of these events with as many older copies as there are now."""
+        known = self._known.get(events)
+        if known is None:
+            known = self._known[events] = _Known(events)
+        if known.seen != len(self._lives):
+            known.seen, may = len(self._lives), [one for one in known.deaths.items() if one[0] in self._lives]
+            if may != known.may:
+                known.may, known.turns = may, {}
+        counts = tuple([min(len(self._live[line]), deaths) for line, deaths in known.may])
+        turn = known.turns.get(counts)
+        if turn is None:
+            olds = [(line, count) for (line, _), count in zip(known.may, counts, strict=True) if count]
+            turn = known.turns[counts] = turn_of(events, olds, self._ways, self._queued)
+            self._lives |= {line for program in turn.programs for line in program.lines}
+        return turn
+
+    def state(self) -> tuple[object, ...]:
+        """What all that follows goes by: what was ever taken from the device and what is taken now, and where every
+        copy lies, by line and age; free blocks are what lies between these, always joined."""
+        return (self.reserved, self._taken, tuple(map(tuple, self._live)))
+
+
+def lines_on(conf: Conf, sizes: Sequence[int], streams: Sequence[int], queued: frozenset[int]) -> Turned | Lined:
+    """Lines on an allocator of these settings: with what a turn did remembered, where size alone decides."""
+    simulator = Simulator(conf)
+    return Turned(conf, sizes, streams, queued) if simulator.plain else Lined(simulator, sizes, streams, queued)
