@@ -63,6 +63,23 @@ def test_under_autocast_a_second_cast_is_kept() -> None:
     assert kept(FP32, autocast=True) == TOKENS * (2 * IN + 2 * RANK) + 2 * RANK * (IN + OUT)
 
 
+def test_what_a_layer_is_handed_lives_until_it_returns() -> None:
+    """Under autocast `lora_A(dropout(x))` casts what was dropped from, which no other name holds, and makes its result
+    while both live."""
+    tape = Tape(BF16)
+    tokens, inner, rank = (Axis(Dim.TOKENS, TOKENS),), Axis(Dim.COLUMNS, IN), Axis(Dim.RANK, RANK)
+    x, outer = tape.outside((*tokens, inner), FP32, True), Axis(Dim.ROWS, OUT)
+    low = Low(tape.outside((rank, inner), FP32, True), tape.outside((outer, rank), FP32, True), None, None)
+    weight = tape.outside((outer, inner), BF16, False)
+    call = Call(x, tokens, (outer,), low, 0.1, DENSE, NEWEST, weight)
+    out = linear(tape, lambda value: plain(tape, value, (*tokens, outer), weight), call)
+    events = run_forward(tape, frozenset({out}), saving=True).events
+    sizes = [tape.storages[abs(event) - 1].size for event in events]
+    dropped = next(event for event, size in zip(events, sizes, strict=True) if size == 4 * TOKENS * IN)
+    narrow = next(event for event, size in zip(events, sizes, strict=True) if size == 2 * TOKENS * RANK)
+    assert events.index(dropped) < events.index(narrow) < events.index(-dropped)
+
+
 def test_dora_with_dropout_keeps_the_weight_in_fp32() -> None:
     rows = 3 * 4 * OUT
     again = 4 * OUT + (4 + 1) * IN + 4 * RANK + 4 * OUT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import Estimate, estimate
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP16, FP32, DType
+from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
 from trainledger.facts.quantization import QUANT_KINDS
 from trainledger.ledger.quantised import Base, linear
 from trainledger.ledger.tape import EXTERNAL, Tape
@@ -25,7 +27,7 @@ def made(kind: str, dtype: DType = BF16, double: bool = False, tokens: int = TOK
     release, loaded, inner = more.get("release", ""), more.get("loaded", dtype), more.get("inner", IN)
     row = QUANT_KINDS[kind]
     packing = Packing(row, double, 128, release, row.reads or BF16, loaded)
-    tape, tail = Tape(None), (Axis(Dim.COLUMNS, inner),)
+    tape, tail = Tape(None, more.get("device", UNKNOWN_DEVICE)), (Axis(Dim.COLUMNS, inner),)
     dims = (Axis(Dim.TOKENS, tokens),)
     x = tape.inherit((*dims, *tail), dtype, True, "input")
     weight = tape.outside((Axis(Dim.ROWS, OUT), *tail), BF16, False)
@@ -43,8 +45,10 @@ def made(kind: str, dtype: DType = BF16, double: bool = False, tokens: int = TOK
 
 def test_a_4_bit_layer_keeps_nothing_and_makes_the_weight_for_a_moment() -> None:
     assert made("nf4") == (0, WHOLE)
-    scales = 4 * (IN * OUT // 64)
-    assert made("nf4", double=True) == (0, max(WHOLE, scales + WHOLE - 2 * TOKENS * OUT))
+    scales, result = 4 * (IN * OUT // 64), 2 * TOKENS * OUT
+    assert made("nf4", double=True, release="0.49.0") == (0, max(WHOLE, scales + WHOLE - result))
+    # one function has it all since: the scales before and after their mean is added live as long as the weight
+    assert made("nf4", double=True) == (0, WHOLE + 2 * scales)
 
 
 def test_an_fp32_input_is_cast_and_its_result_cast_back() -> None:
@@ -60,8 +64,15 @@ def test_a_weight_loaded_in_another_dtype_is_cast_before_050() -> None:
 
 
 def test_a_kernel_reads_the_packed_weight_for_few_rows() -> None:
-    assert made("nf4", tokens=1024, release="0.50.2")[1] == 0
-    assert made("nf4", tokens=1024, release="0.49.0")[1] == WHOLE
+    """By the device and the weight's shape: of this one up to 1536 rows on an A100, 512 on an H100."""
+    a100 = replace(MULTIPROCESSORS["a100-80gb"], architecture="sm80")
+    h100 = replace(MULTIPROCESSORS["h100-80gb"], architecture="sm90")
+    short, whole = IN // 2, WHOLE // 2
+    assert made("nf4", tokens=1024, inner=short, device=a100)[1] == 0
+    assert made("nf4", tokens=1024, inner=short, device=h100)[1] == whole
+    assert made("nf4", tokens=512, inner=short, device=h100)[1] == 0
+    assert made("nf4", tokens=512, inner=short)[1] == whole
+    assert made("nf4", tokens=512, inner=short, device=h100, release="0.49.0")[1] == whole
 
 
 @pytest.mark.parametrize(("kind", "kept"), [("gptq4", 0), ("awq4", 2 * TOKENS * IN), ("fp8", 0)])

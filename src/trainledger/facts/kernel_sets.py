@@ -105,11 +105,13 @@ LIGER_NORM = NormGradient("0.4.0", Source("Liger-Kernel", "liger_kernel/ops/rms_
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessors:
-    """Streaming multiprocessors of a device, and threads that one holds; (0, 0) where no device is known."""
+    """Streaming multiprocessors of a device, and threads that one holds; (0, 0) where no device is known. A run names
+    the device's architecture, too."""
 
     count: int
     threads: int
     source: Source
+    architecture: str = ""
 
 
 _PAPERS = Source("NVIDIA CUDA C++ programming guide and architecture white papers", "multiprocessor counts")

@@ -115,19 +115,6 @@ SHARED_CODE = SharedCode(256, BNB)
 
 
 @dataclass(frozen=True, slots=True)
-class WholeRows:
-    """Up to this many `rows` of input a package's kernel reads the packed weight itself, since a release."""
-
-    package: str
-    rows: int
-    since: str
-    source: Source
-
-
-WHOLE_ROWS = (WholeRows("bitsandbytes", 1536, "0.50", BNB), WholeRows("autoawq", 1023, "", AWQ))
-
-
-@dataclass(frozen=True, slots=True)
 class Int8Layer:
     """LLM.int8() layers: since this release only the weight's own layout and only the input's rows are quantised."""
 
@@ -169,9 +156,9 @@ def _four_bit(name: str) -> QuantKind:
         Part("absmax", FP32, Per.BLOCK, 64, BNB, When.SINGLE),
         Part("code", FP32, Per.FIXED, 16, BNB),
         Part("offset", FP32, Per.FIXED, 1, BNB, When.DOUBLE),
-        Part("code of scales", FP32, Per.FIXED, 256, BNB, When.DOUBLE, "0.46"),
         Part("absmax of scales", FP32, Per.NESTED, 256, BNB, When.DOUBLE),
         Part("quantised absmax", UINT8, Per.BLOCK, 64, BNB, When.DOUBLE),
+        Part("code of scales", FP32, Per.FIXED, 256, BNB, When.DOUBLE, "0.46"),
     )
     return QuantKind(name, 4, parts, Product.DEQUANTISE, "bitsandbytes", BNB)
 
@@ -241,3 +228,45 @@ INT8_FSDP2 = Patch(
     "axolotl",
     Source("Axolotl, FSDP2 of parameters in 8 bits", "axolotl/monkeypatch/fsdp2_qlora.py, Int8Params", "0.18.0"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class KbitCache:
+    """Since this release `prepare_model_for_kbit_training` empties the cache once it has cast parameters."""
+
+    since: str
+    source: Source
+
+
+KBIT_CACHE = KbitCache(
+    "0.20.0",
+    Source("PEFT k-bit preparation", "peft/utils/other.py, prepare_model_for_kbit_training", "0.19.1, 0.20.0, 0.21.2"),
+)
+
+
+def empties_cache(release: str) -> bool:
+    """Whether k-bit preparation of this release empties the cache; an unknown release counts as the newest."""
+    return at_least(release or None, KBIT_CACHE.since)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeIn:
+    """Since this release PEFT makes the adapters of bitsandbytes' 4-bit layers in the dtype of the layer's products;
+    before, and on layers of other integers, in fp32."""
+
+    since: str
+    source: Source
+
+
+MADE_IN = MadeIn(
+    "0.19.0",
+    Source(
+        "PEFT adapters, where made", "peft/tuners/tuners_utils.py, _get_base_layer_device_and_dtype", "0.18.1, 0.19.0"
+    ),
+)
+
+
+def made_in(kind: QuantKind, compute: DType, release: str) -> DType:
+    """The dtype in which adapters of such a layer are made; one of integers means their own."""
+    own = kind.product is Product.DEQUANTISE and kind.package == BNB_4.package
+    return compute if own and at_least(release or None, MADE_IN.since) else kind.parts[0].dtype

@@ -74,10 +74,12 @@ def _scaled(t: Tape, product: int, own: DType, cast: Cast) -> int:
 
 
 def low_rank(t: Tape, x: int, call: Call) -> int:
-    """up(down(x))."""
+    """up(down(x)); what a layer is handed lives until it returns, though autocast has cast it by then."""
     low = call.low
     product = nn.flat_linear if call.flat else nn.linear
-    return product(t, product(t, x, _narrow(t, call), low.down), (*call.tokens, *call.tail), low.up, low.bias)
+    narrow = product(t, x, _narrow(t, call), low.down)
+    t.end([x])
+    return product(t, narrow, (*call.tokens, *call.tail), low.up, low.bias)
 
 
 def embedding(t: Tape, base: int, call: Call) -> int:

@@ -13,7 +13,7 @@ from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import NONE, Hooks, Micro, Pieces, arranged
 from trainledger.ledger.book import Made
 from trainledger.ledger.leaves import Leaves, keeps_own
-from trainledger.ledger.loading import loaded
+from trainledger.ledger.loading import Loaded, adapted, loaded
 from trainledger.ledger.micro import walk
 from trainledger.ledger.offloaded import Offloaded, offloading_of, on_host
 from trainledger.ledger.opening import Job
@@ -173,11 +173,19 @@ class Layout:
 
     def building(self) -> Runs:
         """How weights and buffers come to be."""
-        weights = list(weights_of(self.job.model))
-        made = loaded(self.job.book, weights, {weight: self.stored(weight) for _, weight, _ in weights})
-        if made is None or self.shards > 1:
+        made = None if self.shards > 1 else self._in_turn()
+        if made is None:
             return births(self.weights())
         return [*made.before, *births(buffers_of(self.job)), *made.after]
+
+    def _in_turn(self) -> Loaded | None:
+        """Parameters that do not come to be in the order of the model."""
+        book, software, weights = self.job.book, self.job.run.software, list(weights_of(self.job.model))
+        dtypes = {weight: self.stored(weight) for _, weight, _ in weights}
+        made = loaded(book, weights, dtypes, software.release("peft"))
+        if made is None and software.adapts and any(weight.tuned for weight in dtypes):
+            return adapted(book, weights, dtypes, self.dtypes.weights)
+        return made
 
     def gradients(self) -> Copies:
         """Gradients that stay until they are set to none."""

@@ -1,7 +1,11 @@
-"""How parameters come to be on the device: at once, or, where bitsandbytes quantises them there, one after the other.
+"""How parameters come to be on the device: at once; or, where bitsandbytes quantises them there, one after the other;
+or adapters after the base that PEFT finds there.
 
 Sources: bitsandbytes/nn/modules.py (Params4bit._quantize, Int8Params._quantize), functional.py (quantize_4bit); peft/
-utils/other.py (prepare_model_for_kbit_training), which raises what is left in 16 bits to fp32 parameter by parameter.
+utils/other.py (prepare_model_for_kbit_training), which raises what is left in 16 bits to fp32 parameter by parameter,
+and from 0.20 on gives back what the allocator caches then. peft/tuners/tuners_utils.py (0.12.0 to 0.21.2): every
+adapter is moved to its layer's device and dtype as it is made (_move_adapter_to_device_of_base_layer), and once all are
+there, those in 16 bits or fewer are cast to fp32 one by one (cast_adapter_dtype).
 """
 
 from __future__ import annotations
@@ -13,13 +17,18 @@ from itertools import groupby
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.code_read import MODELS
 from trainledger.facts.dtypes import FP16, FP32, DType
-from trainledger.facts.quantization import BNB, BNB_4, SHARED_CODE, Product
-from trainledger.ledger.book import Book
-from trainledger.ledger.updates import Runs
+from trainledger.facts.peft import ADAPTERS
+from trainledger.facts.quantization import BNB, BNB_4, SHARED_CODE, Product, empties_cache, made_in
+from trainledger.ledger.book import Book, Made
+from trainledger.ledger.leaves import keeps_own
+from trainledger.ledger.updates import Runs, births
 from trainledger.lines.line import Account
+from trainledger.lines.stream import EMPTY
 from trainledger.model.program import Packing, Weight
 from trainledger.model.quantised import blocks_of, sides, tensors_of
 
+CODE = "code"  # the name of the table of codes among the tensors of a weight
+Casts = list[tuple[tuple[int, int], int]]  # events of one parameter, and how many equal ones there are
 Named = tuple[str, Weight, int]  # prefix of a weight's lines, the weight, and how many equal ones there are
 
 
@@ -31,14 +40,15 @@ class Loaded:
     after: Runs
 
 
-def loaded(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType]) -> Loaded | None:
-    """Every parameter in order, where they do not come to be at once; `dtypes`: those in which they are kept."""
+def loaded(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType], peft: str) -> Loaded | None:
+    """Every parameter in order, where they do not come to be at once; `dtypes`: those in which they are kept; `peft`:
+    the release that raises parameters and makes adapters."""
     every = list(weights)
     packing = next((weight.packed for _, weight, _ in every if weight.packed), None)
     if packing is None or packing.kind.package != BNB_4.package:
         return None
-    before: Runs = []
-    casts: list[tuple[tuple[int, int], int]] = []
+    before: Runs = [(_shared(book), 1)] if packing.double else []
+    casts: Casts = []
     base = [one for one in every if not one[1].tuned]
     for (_, count), group in groupby(base, key=lambda one: (one[0], one[2])):
         events: list[int] = []
@@ -53,11 +63,40 @@ def loaded(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType]) ->
             else:  # experts are so many layers of their own
                 before.append((tuple(quantised), count * sides(one[1])[-1]))
         before.append((tuple(events), count))
-    after: Runs = [(_shared(book), 1)] if packing.double else []
-    after += [(tuple(e for pair, _ in group for e in pair), n) for n, group in groupby(casts, key=lambda one: one[1])]
-    tuned = [line for one in every if one[1].tuned for line in _lines(book, one, dtypes)]
-    after += [(tuple(line + 1 for line, _ in group), n) for n, group in groupby(tuned, key=lambda one: one[1])]
-    return Loaded(before, after)
+    after = _cast(casts)
+    after += [((EMPTY,), 1)] if casts and empties_cache(peft) else []
+    return Loaded(before, [*after, *_tuned(book, every, dtypes, made_in(packing.kind, packing.compute, peft))])
+
+
+def adapted(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType], low: DType) -> Loaded:
+    """The base, then adapters; `low`: the dtype of layers that are not quantised."""
+    every = list(weights)
+    base = [line for one in every if not one[1].tuned for line in _lines(book, one, dtypes)]
+    kinds = [weight.packed.kind for _, weight, _ in every if weight.packed]
+    return Loaded(births(base), _tuned(book, every, dtypes, kinds[0].parts[0].dtype if kinds else low))
+
+
+def _tuned(book: Book, every: list[Named], dtypes: dict[Weight, DType], first: DType) -> Runs:
+    """Adapters in the dtype `first`, of which those that are kept in fp32 are cast once all are made, or, where it is
+    one of integers, as they are kept. Modules that are trained whole are copied after all adapters."""
+    made: list[tuple[int, int]] = []
+    casts: Casts = []
+    for one in sorted((one for one in every if one[1].tuned), key=lambda one: keeps_own(one[1])):
+        prefix, weight, count = one
+        raised = first.mantissa and first.bits < FP32.bits and dtypes[weight] == FP32
+        lines = list(_lines(book, one, dtypes))
+        if raised and not keeps_own(weight):
+            how = Made(first, ADAPTERS, queued=True)  # layer by layer, as they are cast
+            raw = book.made(Account.WEIGHTS, f"{prefix}{weight.name}, as made", weight.dims, how)
+            casts += [((kept + 1, -raw - 1), count) for kept, _ in lines]
+            lines = [(raw, count)]
+        made += lines
+    return [*births(made), *_cast(casts)]
+
+
+def _cast(casts: Casts) -> Runs:
+    """What is cast, layer by layer: the new tensor is there before the old one goes."""
+    return [(tuple(e for pair, _ in group for e in pair), n) for n, group in groupby(casts, key=lambda one: one[1])]
 
 
 def _lines(book: Book, one: Named, dtypes: dict[Weight, DType]) -> Iterator[tuple[int, int]]:
@@ -74,7 +113,8 @@ def _raised(book: Book, one: Named, packing: Packing, dtype: DType) -> tuple[int
     kept = book.tensor(Account.WEIGHTS, prefix + weight.name, weight.dims, dtype, MODELS)
     if dtype != FP32 or packing.loaded == FP32:
         return kept, kept
-    return book.tensor(Account.WEIGHTS, f"{prefix}{weight.name}, as loaded", weight.dims, packing.loaded, MODELS), kept
+    how = Made(packing.loaded, MODELS, queued=True)
+    return book.made(Account.WEIGHTS, f"{prefix}{weight.name}, as loaded", weight.dims, how), kept
 
 
 def _quantised(book: Book, one: Named) -> Iterator[int]:
@@ -95,8 +135,13 @@ def _quantised(book: Book, one: Named) -> Iterator[int]:
     if eight:
         yield from parts
     else:
-        scales = blocks_of(packing, outer * inner)
-        yield from _four_bit(parts, line("absmax before codes", scales, FP32), line("centred", scales, FP32), packing)
+        scales, codes = blocks_of(packing, outer * inner), packing.kind.tensors(packing.double, packing.release)
+        table = next(one.size for one in codes if one.name == CODE)
+        sizes = line("sizes of codes", table, FP32), line("largest of codes", 1, FP32)
+        made = _four_bit(parts, line("absmax before codes", scales, FP32), line("centred", scales, FP32), packing)
+        for event in made:  # the table of codes is divided by its largest
+            yield event
+            yield from (*sizes, -sizes[0], -sizes[1]) if event == parts[[one.name for one in codes].index(CODE)] else ()
     yield -raw
 
 

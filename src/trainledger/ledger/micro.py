@@ -181,8 +181,8 @@ def _layers(job: Job, opening: Opening, leaves: Leaves) -> list[Layer]:
 
 def _lasting(job: Job, opening: Opening, saved: frozenset[str]) -> tuple[int, ...]:
     """Lines of what nodes of the graph hold as long as the caller names the loss: what reentrant checkpoints were given
-    by keyword. The Trainer lets go of the loss at once."""
-    if job.run.recompute != "reentrant" or job.run.trainer:
+    by keyword. A loop that keeps the loss's value alone lets go of it at once."""
+    if job.run.recompute != "reentrant" or job.run.detaches:
         return ()
     by_position = job.model.handed.by_position
     return tuple(line for name, line in opening.shared.items() if name in saved and name not in by_position)
@@ -232,7 +232,7 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     named, first = (*closing.named, *results, *lasting), with_prefix(job, leaves, opening.walked, passed)
     first = replace(first, backward=tuple(event for event in first.backward if -event - 1 not in lasting))
     stays = tuple(line for walked in (first, *layers, closing.walked) for line in walked.stays)
-    if job.run.trainer:
+    if job.run.detaches:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in stays)))
     else:
         named = (*named, *stays)

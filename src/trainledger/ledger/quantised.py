@@ -11,7 +11,8 @@ from typing import NamedTuple
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.base.sources import Basis
 from trainledger.facts.dtypes import BOOL, FP8, FP16, FP32, INT8, INT32, INT64, DType
-from trainledger.facts.quantization import BNB_4, BNB_INT8, FP8_ROWS, WHOLE_ROWS, Product
+from trainledger.facts.packed_rows import Shape, reads_packed
+from trainledger.facts.quantization import BNB_4, BNB_INT8, FP8_ROWS, Product
 from trainledger.facts.torchtune import UNPACKING
 from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
@@ -55,10 +56,11 @@ def _dequantised(t: Tape, base: Base) -> int:
     x = aten.to(t, base.x, low)
     fused = base.packing.kind.package == BNB_4.package
     bias = None if base.bias is None else aten.to(t, base.bias, low)
-    weight = _made(t, base, x)
+    weight, named = _made(t, base, x)
     ins = (x, *weight, *((bias,) if bias is not None and fused else ()))
     out = t.fresh(base.dims, low, any(t.grad[one] for one in ins), "output")
     t.run(Prim("linear", ins, (out,), _saves(t, base, x), (*_bias(t, ins), *_back(t, base, low)), ()))
+    t.end(named)
     if fused and t.grad[x] and not _reached(base, BNB_4.lets_go):
         t.attached.append(x)
     if bias is not None and not fused:
@@ -82,17 +84,26 @@ def _saves(t: Tape, base: Base, x: int) -> tuple[int, ...]:
     return (x, base.weight) if base.packing.kind.product is Product.KEEP_INPUT else (base.weight,)
 
 
-def _made(t: Tape, base: Base, x: int) -> tuple[int, ...]:
-    """The dequantised weight that the product reads; none where a kernel reads the packed one."""
-    kind, rows = base.packing.kind, elements(t.dims[x]) // t.dims[base.weight][-1].size
-    limit = next((one.rows for one in WHOLE_ROWS if one.package == kind.package and _reached(base, one.since)), 0)
-    if rows <= limit:
-        return ()
-    direct = kind.package != BNB_4.package or _reached(base, BNB_4.direct)
-    if direct or base.packing.loaded == base.packing.compute:
+def _made(t: Tape, base: Base, x: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The dequantised weight that the product reads, none where a kernel reads the packed one; and what the function
+    that makes both names: bitsandbytes' scales before and after their mean is added, since one function has it all."""
+    kind, inputs = base.packing.kind, t.dims[base.weight][-1].size
+    sides = elements(t.dims[x]) // inputs, elements(t.dims[base.weight]) // inputs, inputs
+    shape = Shape(*sides, base.packing.compute, t.device.architecture, t.device.count)
+    if reads_packed(kind.package, base.packing.release, shape):
+        return (), ()
+    bnb = kind.package == BNB_4.package
+    if not bnb or _reached(base, BNB_4.direct):
+        named = _named_scales(t, base) if bnb and base.packing.double else ()
         out = t.fresh(t.dims[base.weight], base.packing.compute, False, "dequantised weight")
-        return (t.run(Prim("dequantize", (), (out,), (), (), scales(t, base))),)
-    return (aten.to(t, weight_of(t, base), base.packing.compute),)
+        return (t.run(Prim("dequantize", named, (out,), (), (), () if named else scales(t, base))),), named
+    return (aten.to(t, weight_of(t, base), base.packing.compute),), ()
+
+
+def _named_scales(t: Tape, base: Base) -> tuple[int, ...]:
+    blocks = (Axis(Dim.ELEMENTS, blocks_of(base.packing, elements(t.dims[base.weight]))),)
+    spread = t.run(Prim("dequantize", (), (t.fresh(blocks, FP32, False, "scales in fp32"),), (), (), ()))
+    return spread, t.run(Prim("add", (spread,), (t.fresh(blocks, FP32, False, "scales, mean added"),), (), (), ()))
 
 
 def _reached(base: Base, since: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.dtypes import DTYPES, DType
@@ -27,7 +27,7 @@ from trainledger.facts.trainer import DECAY_GROUPS, TRAINER_BATCH
 from trainledger.facts.versions import at_least, parse_version
 from trainledger.ledger.budgeted import budget_of
 from trainledger.ledger.frame import Mixed, Setting
-from trainledger.ledger.rows import hides, rows_of
+from trainledger.ledger.rows import Rows, hides, rows_of
 from trainledger.ledger.scoring import Scoring, scoring_of, trainer_of
 from trainledger.ledger.software import TILED, WHOLE_LOSS, Software, compiles_whole_loss
 from trainledger.lines.kernel_choice import level
@@ -84,6 +84,12 @@ class Run:
             return False
         newer = at_least(self.setting.transformers or None, INPUT_GRADIENTS.since)
         return has_tuned(model) or (newer and not self.software.release(OWN_CHECKPOINTS.package))
+
+    @property
+    def detaches(self) -> bool:
+        """Whether a step keeps the loss's value alone, so that nothing of the graph outlives backward: the Trainer, and
+        a loop that is handed the mask of ones that a Trainer's collator makes."""
+        return self.trainer or self.setting.rows is Rows.MASKED
 
     @property
     def alone(self) -> bool:
@@ -152,7 +158,7 @@ def run_of(plan: Plan, architecture: str) -> Run:
         keeps_logits=bool(options.get("keep_outputs", _names_logits(stack))),
         batch_tensors=_batch_tensors(plan),
         trainer=TRAINER_BATCH.package in stack.versions,
-        software=_software(plan),
+        software=_software(plan, architecture),
     )
 
 
@@ -251,14 +257,14 @@ def _virtual(plan: Plan) -> int:
     return int(plan.adapter.options.get("num_virtual_tokens") or 0)
 
 
-def _software(plan: Plan) -> Software:
+def _software(plan: Plan, architecture: str) -> Software:
     stack = plan.stack
     caches = stack.options.get("use_cache") is not False
     tiled = (TILED,) if plan.parallel.options.get("tiled_mlp") else ()
     return Software(
         frozenset((*stack.kernels, *tiled, *((WHOLE_LOSS,) if compiles_whole_loss(plan) else ()))),
         dict(stack.versions),
-        device=_multiprocessors(plan),
+        device=_multiprocessors(plan, architecture),
         caches=caches,
         framework=stack.framework,
         compiled=bool(stack.compile),
@@ -269,9 +275,9 @@ def _software(plan: Plan) -> Software:
     )
 
 
-def _multiprocessors(plan: Plan) -> Multiprocessors:
+def _multiprocessors(plan: Plan, architecture: str) -> Multiprocessors:
     name = plan.device.name if plan.device else None
-    return MULTIPROCESSORS.get(name or "", UNKNOWN_DEVICE)
+    return replace(MULTIPROCESSORS.get(name or "", UNKNOWN_DEVICE), architecture=architecture)
 
 
 def _batch_tensors(plan: Plan) -> int:

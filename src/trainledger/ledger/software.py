@@ -9,6 +9,7 @@ from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.facts.torchtitan import COMPONENTS, compiles_loss
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import BOUND_LOSS
+from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.ledger.mega import Mega
 from trainledger.plan.schema import Plan
 
@@ -16,6 +17,7 @@ LIGER, FOAK = "liger", "foak"
 TILED = "tiled"  # MLPs, by tiles of the sequence
 WHOLE_LOSS = "whole loss"  # one compiled kernel makes the loss over all logits
 DEEPSPEED = "deepspeed"
+SCRIPTS = ("transformers", "torch")  # frameworks whose models PEFT adapts, in a script of one's own or by the Trainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,12 @@ class Software:
     def exchanges(self) -> bool:
         """Whether ranks exchange parts of the sequence for heads around attention (DeepSpeed's Ulysses)."""
         return self.context > 1 and self.framework != TORCHTITAN
+
+    @property
+    def adapts(self) -> bool:
+        """Whether PEFT makes adapters on the device, where the model lies already: a script's, or one that was loaded
+        there. The Trainer moves model and adapters from the host together."""
+        return self.framework in SCRIPTS and (self.placed or not self.release(TRAINER_BATCH.package))
 
     def release(self, *names: str) -> str:
         """The release of the first of these packages that is named; empty where none is."""
