@@ -12,6 +12,7 @@ import yaml
 
 import trainledger
 from tests.house.rules import ROOT
+from tests.plans import LLAMA
 
 EXAMPLE = ROOT / "examples" / "llama-3.2-1b-single.yaml"
 
@@ -77,3 +78,11 @@ def test_the_page_of_states() -> None:
     assert [one["field"] for one in result.review()["fields"]][:3] == [
         "parameters", "shared parameters", "compute weights",
     ]  # fmt: skip
+
+
+def test_a_model_is_called_as_the_plan_calls_it_or_by_its_family() -> None:
+    named = trainledger.estimate(str(EXAMPLE)).to_dict()["model"]
+    keys = {key: value for key, value in LLAMA.items() if key != "name"}
+    bare = trainledger.estimate({"model": keys, "batch": {"micro_batch": 1, "sequence": 8}}).to_dict()["model"]
+    assert named["name"] == "llama-3.2-1b"
+    assert bare == {"name": "llama", "model_type": "llama"}

@@ -236,3 +236,11 @@ def test_every_row_answers(row: Any) -> None:
             tensors = state_bytes(row, dims, BF16, StateOptions(how.name))
             assert all(tensor.bytes >= 0 and tensor.elements >= 0 for tensor in tensors)
     assert not row.fallback or row.fallback in OPTIMIZERS
+
+
+def test_some_optimizers_options_choose_what_runs() -> None:
+    adafactor, adamw = OPTIMIZERS["adafactor"], OPTIMIZERS["adamw"]
+    assert adafactor.chosen("foreach", ()) is None  # torch's own runs as a loop, whatever the plan names
+    assert adafactor.chosen(None, ("relative_step", "eps")) == "transformers"
+    assert adamw.chosen("fused", ("relative_step",)) == "fused"
+    assert adamw.chosen("no-such", ()) is None

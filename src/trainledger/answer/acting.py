@@ -38,6 +38,7 @@ from trainledger.ledger.step import INIT, STEPS
 from trainledger.ledger.tensor_parallel import spread
 from trainledger.ledger.updates import births, deaths
 from trainledger.lines.line import Account
+from trainledger.lines.moments import in_part, part_of, what_of
 from trainledger.lines.stream import Moment, Segment
 from trainledger.model.build import model_of
 from trainledger.model.program import Model
@@ -267,7 +268,7 @@ def _rows(plan: Plan, group: Group) -> Iterator[PhaseRow]:
     phases = [
         one
         for one in phases_of(plan.task, plan.stack.framework, engine)
-        if one.role in mine and (one.deed is Deed.TRAIN or f"{STEPS[-1]}: {one.name}" in found)
+        if one.role in mine and (one.deed is Deed.TRAIN or in_part(STEPS[-1], one.name) in found)
     ]
     moments = [max(_moments(group.ledger, phase), key=lambda one: one.allocated) for phase in phases]
     worst = max((one.allocated for one in moments), default=0)
@@ -282,11 +283,11 @@ def _rows(plan: Plan, group: Group) -> Iterator[PhaseRow]:
 
 def _moments(ledger: Ledger, phase: Phase) -> list[Moment]:
     """The moments of a phase: that of its name, or all of a step's that no other phase has."""
-    step, others = STEPS[-1], [f"{STEPS[-1]}: {one.name}" for row in ITERATIONS for one in row.phases]
+    step, others = STEPS[-1], [in_part(STEPS[-1], one.name) for row in ITERATIONS for one in row.phases]
     if phase.deed is not Deed.TRAIN:
-        return [one for one in ledger.moments if one.name == f"{step}: {phase.name}"]
-    critic = f"{step}: {CRITIC} "
+        return [one for one in ledger.moments if one.name == in_part(step, phase.name)]
+    mine = [one for one in ledger.moments if part_of(one.name) == step]
+    critics = [one for one in mine if what_of(one.name).startswith(f"{CRITIC} ")]
     if phase.role == CRITIC:
-        return [one for one in ledger.moments if one.name.startswith(critic)]
-    mine = (one for one in ledger.moments if one.name.startswith(step) and one.name not in others)
-    return [one for one in mine if not one.name.startswith(critic)]
+        return critics
+    return [one for one in mine if one not in critics and one.name not in others]

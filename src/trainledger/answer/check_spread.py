@@ -17,7 +17,7 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.schema import Plan
 
-RANKED = {Shape.LOW_RANK, Shape.LOW_RANK_FACTORED, Shape.PROJECTOR}
+RANKED = (Shape.LOW_RANK, Shape.LOW_RANK_FACTORED, Shape.PROJECTOR)
 
 
 def spread_problems(plan: Plan) -> Iterator[Problem]:

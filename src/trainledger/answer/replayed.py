@@ -25,6 +25,7 @@ from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.rank import Ledger, payload
 from trainledger.ledger.step import INIT, OPTIMIZER, STEPS
 from trainledger.lines.line import Account, Line
+from trainledger.lines.moments import in_part, part_of
 from trainledger.lines.stream import EMPTY, Moment, Segment, Spot, lives, net
 
 ENDS_WHY = "what blocks hold beyond the tensors in them: ends that the allocator does not split off, counted by replay"
@@ -137,14 +138,14 @@ def _beyond(segments: Sequence[Segment]) -> int:
 
 def last_step(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """The segments of the last step, of several that have the same name: it begins where the one before has ended."""
-    own = tuple(one for one in segments if one.moment.startswith(f"{STEPS[-1]}:"))
+    own = tuple(one for one in segments if part_of(one.moment) == STEPS[-1])
     starts = _begun(own)
     return own[starts[-1] :] if starts else own
 
 
 def _begun(segments: Sequence[Segment]) -> list[int]:
     """Where repeats of the last step begin."""
-    ended = f"{STEPS[-1]}: {OPTIMIZER}"
+    ended = in_part(STEPS[-1], OPTIMIZER)
     return [at for at in range(1, len(segments)) if segments[at - 1].moment == ended != segments[at].moment]
 
 
@@ -188,7 +189,7 @@ def _run(lined: Turned | Lined, segments: Sequence[Segment]) -> tuple[dict[str, 
 
 def _repeats(segments: Sequence[Segment], begun: Sequence[int]) -> dict[int, int]:
     """Where a repeat of the last step begins that does what the one before does, and where that one begins."""
-    first = next((at for at, one in enumerate(segments) if one.moment.startswith(f"{STEPS[-1]}:")), 0)
+    first = next((at for at, one in enumerate(segments) if part_of(one.moment) == STEPS[-1]), 0)
     pairs = zip((first, *begun), begun, strict=False)
     return {at: before for before, at in pairs if segments[before:at] == segments[at : at + at - before]}
 

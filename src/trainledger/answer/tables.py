@@ -15,6 +15,7 @@ from trainledger.facts.allocator import CUDA
 from trainledger.facts.overheads import Interval, communicators, context, libraries, peers
 from trainledger.ledger.rank import Ledger
 from trainledger.lines.line import Account, Line, Place
+from trainledger.lines.moments import part_of
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import degrees
 from trainledger.plan.groups import groups_of, peers_of
@@ -137,7 +138,7 @@ def by_part(answer: Estimate) -> tuple[MomentRow, ...]:
     largest of all."""
     best: dict[str, MomentRow] = {}
     for row in timeline(answer):
-        part = row.name.partition(":")[0]
+        part = part_of(row.name)
         if part not in best or row.allocated > best[part].allocated:
             best[part] = row
     return tuple(best.values())

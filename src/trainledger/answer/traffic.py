@@ -19,6 +19,7 @@ from trainledger.ledger.rank import Ledger
 from trainledger.ledger.step import OPTIMIZER
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.line import Account, Duty, Line
+from trainledger.lines.moments import what_of
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
@@ -140,7 +141,7 @@ class _Update:
 
 def last_update(ledger: Ledger) -> Moment:
     """The moment of the trained model's last update; of a ledger without one, its last."""
-    steps = (one for one in reversed(ledger.moments) if one.name.endswith(f": {OPTIMIZER}"))
+    steps = (one for one in reversed(ledger.moments) if what_of(one.name) == OPTIMIZER)
     return next(steps, ledger.moments[-1])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -155,7 +156,8 @@ class Implementation:
     """How a framework runs the row: where its step count lives, what its step allocates, and its states' dtype.
 
     `width` overrides the states' dtype rule. `uncounted`: what the step makes besides, which has no rule here: the
-    number is a lower bound then.
+    number is a lower bound then. `asked_by`: options of the optimizer, any of which means that this one runs; nothing
+    else chooses among the implementations of such an optimizer.
     """
 
     name: str
@@ -164,6 +166,7 @@ class Implementation:
     source: Source
     width: Width | None = None
     uncounted: str = ""
+    asked_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,13 @@ class Optimizer:
     paging: Paging | None = None
     fallback: str = ""
     eager: bool = False
+
+    def chosen(self, name: str | None, options: Iterable[str]) -> str | None:
+        """The implementation that runs where a plan names this one and these options; None for the default."""
+        given = set(options)
+        if any(one.asked_by for one in self.implementations):
+            return next((one.name for one in self.implementations if given.intersection(one.asked_by)), None)
+        return name if name in {one.name for one in self.implementations} else None
 
     def implementation(self, name: str | None) -> Implementation:
         """The implementation of that name, or the default for None. Raises KeyError for a name the row lacks."""

@@ -62,7 +62,6 @@ SGD_STEPS = (
     Implementation("fused", StepTensor.NUMBER, (), SGD_PY),
 )
 # Options that only Transformers' own Adafactor has: their presence in a plan names the implementation.
-ADAFACTOR_TRANSFORMERS_OPTIONS = ("scale_parameter", "relative_step", "warmup_init", "clip_threshold", "decay_rate")
 ADAFACTOR_STEPS = (
     Implementation(
         "loop",
@@ -81,6 +80,7 @@ ADAFACTOR_STEPS = (
         ),
         HF_ADAFACTOR,
         Width.GRADIENT_FP32,
+        asked_by=("scale_parameter", "relative_step", "warmup_init", "clip_threshold", "decay_rate"),
     ),
 )
 # the update, two iterates of the orthogonalisation, the Gram matrix and its polynomial; foreach is refused

@@ -18,6 +18,7 @@ from trainledger.ledger.rank import Ledger
 from trainledger.ledger.step import INIT, STEPS
 from trainledger.ledger.trained_together import Parted, parted_step, returning, together
 from trainledger.lines.line import Account, Duty, Line, Place
+from trainledger.lines.moments import in_part, part_of, what_of
 from trainledger.lines.stream import EMPTY, Events, Segment, fold
 from trainledger.plan.acting import IDLE, Role
 
@@ -135,7 +136,7 @@ class Stage:
     def _steps(self, step: str) -> dict[str, Parted]:
         trained = {role: self.acts.parts[role].deeds[Deed.TRAIN] for role in TRAINED if role in self.acts.parts}
         return {
-            role: parted_step([one for one in segments if one.moment.startswith(f"{step}:")])
+            role: parted_step([one for one in segments if part_of(one.moment) == step])
             for role, segments in trained.items()
         }
 
@@ -187,8 +188,8 @@ def shifted(events: Events, shift: int) -> Events:
 
 def _called(role: str, segment: Segment) -> str:
     """The moment of a trained role's segment: the policy's own, or with the role's name in it."""
-    step, _, part = segment.moment.partition(": ")
-    return segment.moment if role == POLICY else f"{step}: {role} {part}"
+    step, what = part_of(segment.moment), what_of(segment.moment)
+    return segment.moment if role == POLICY else in_part(step, f"{role} {what}")
 
 
 def collected(acts: Acts, main: Ledger) -> Ledger:
@@ -199,13 +200,13 @@ def collected(acts: Acts, main: Ledger) -> Ledger:
         for phase in acts.phases:
             if phase.role not in acts.parts or phase.deed not in acts.parts[phase.role].deeds:
                 continue
-            moment, part = f"{step}: {phase.name}", acts.parts[phase.role]
+            moment, part = in_part(step, phase.name), acts.parts[phase.role]
             train = phase.deed is Deed.TRAIN
             if train and acts.at_once:
                 if phase.role == POLICY:
                     stage.train(number, phase)
                 continue
-            own = [one for one in part.deeds[phase.deed] if not train or one.moment.startswith(f"{step}:")]
+            own = [one for one in part.deeds[phase.deed] if not train or part_of(one.moment) == step]
             stage.settle(phase, own[0].moment if train and phase.role == POLICY else moment)
             if train and phase.role == POLICY:
                 stage.play(POLICY, own)
@@ -228,6 +229,6 @@ def _hosted(stage: Stage) -> Iterable[tuple[Line, int]]:
 
 def parted(ledger: Ledger) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
     """A trained role's segments: of building, and of the steps."""
-    built = tuple(one for one in ledger.segments if not one.moment.startswith((*STEPS, *MOMENTS)))
-    steps = tuple(one for one in ledger.segments if one.moment.startswith(STEPS))
+    built = tuple(one for one in ledger.segments if part_of(one.moment) not in (*STEPS, *MOMENTS))
+    steps = tuple(one for one in ledger.segments if part_of(one.moment) in STEPS)
     return tuple(one._replace(moment=INIT) for one in built), steps

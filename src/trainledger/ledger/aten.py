@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
 from trainledger.base.sources import Basis
-from trainledger.facts.dtypes import BOOL, FP32, INT64, DType
+from trainledger.facts.dtypes import BOOL, FP16, FP32, INT64, DType
 from trainledger.ledger.reduction import column_sum_work
 from trainledger.ledger.tape import Code, Prim, Step, Storage, Tape
 
@@ -255,7 +255,7 @@ def rsqrt(t: Tape, x: int) -> int:
 
 def softmax(t: Tape, x: int, dtype: DType) -> int:
     """Softmax in `dtype`; its result is saved. Only fp16 is read as fp32 inside the kernel, without a cast copy."""
-    fused = t.dtype[x].name == "fp16" and dtype == FP32
+    fused = t.dtype[x] == FP16 and dtype == FP32
     y = x if fused else to(t, x, dtype)
     out = t.fresh(t.dims[x], dtype, t.grad[x], "softmax")
     saves = (out,) if t.grad[x] else ()

@@ -23,6 +23,7 @@ from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.opening import Job
 from trainledger.ledger.rows import Rows, rows_of
 from trainledger.lines.line import Account
+from trainledger.lines.moments import in_part, part_of
 from trainledger.lines.stream import Events, Segment
 from trainledger.model.evaluated import evaluated, keys_of
 from trainledger.model.prompts import virtual_tokens
@@ -36,7 +37,7 @@ MOMENTS = (EVALUATION, SAVE)
 
 def in_steps(moment: str) -> bool:
     """Whether a moment is one of a whole optimizer step."""
-    return moment != "init" and moment.partition(":")[0] not in MOMENTS
+    return moment != "init" and part_of(moment) not in MOMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +101,11 @@ class _Pass:
 
     def segments(self) -> list[Segment]:
         """Logits of the forwards before, the forward, and how its own are joined to them."""
-        ahead = [one._replace(moment=f"{EVALUATION}: {one.moment}") for one in forward_of(self.layout, self.job)]
+        ahead = [one._replace(moment=in_part(EVALUATION, one.moment)) for one in forward_of(self.layout, self.job)]
         caches = self._caches()
         before, joined, done = self._kept()
         mine = [*caches, *self._inputs()]
-        start = Segment(f"{EVALUATION}: {FORWARD}", (*before, *(line + 1 for line in mine)))
+        start = Segment(in_part(EVALUATION, FORWARD), (*before, *(line + 1 for line in mine)))
         left = tuple(-line - 1 for line in (*left_by(self.layout, ahead), *mine))
         return [start, *ahead, Segment(f"{EVALUATION}: logits", (*joined, *left, *done))]
 

@@ -14,6 +14,7 @@ from trainledger.facts.code_read import ACCUMULATE
 from trainledger.facts.dtypes import UINT8
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.megatron import FSDP, SETTLED
+from trainledger.ledger.arrange import FORWARD
 from trainledger.ledger.book import Book
 from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
@@ -42,6 +43,7 @@ from trainledger.ledger.woven import with_workspace
 from trainledger.lines.actions import Action, Kind, in_flight
 from trainledger.lines.line import Account, Line
 from trainledger.lines.local import local_model
+from trainledger.lines.moments import in_part
 from trainledger.lines.stream import Events, Segment, net
 from trainledger.model.operations_megatron import Parallel
 from trainledger.model.program import Model, Weight
@@ -145,9 +147,9 @@ class Composer:
         """The moment of an action: all forwards or backwards of a step together, or one for each."""
         way = "forward" if action.kind is Kind.FORWARD else "backward"
         if not self.each:
-            return f"{step}: {way}"
+            return in_part(step, way)
         part = f" through chunk {action.chunk}" if len(self.rank.chunks) > 1 else ""
-        return f"{step}: {way} of micro-batch {action.micro_batch}{part}"
+        return in_part(step, f"{way} of micro-batch {action.micro_batch}{part}")
 
     def held(self, flow: Flow, passes: Sequence[Pass]) -> Events:
         """Deaths of what chunks hold once the steps are over until they are given another input: the last one with its
@@ -205,12 +207,12 @@ def run_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> 
     ways = (gather, gather and gather.first, gather and gather.again)
     passes, first, again = (_around(rank, made, each, reports) for each in ways)
     flow = Flow([borders_of(job, chunk) for chunk in rank.chunks], rank.chunks)
-    composer.add(f"{STEPS[0]}: forward", births(composer.once))
+    composer.add(in_part(STEPS[0], FORWARD), births(composer.once))
     for number, name in enumerate(STEPS if each else (*STEPS, *STEPS[1:] * SETTLED.steps)):
-        composer.add(f"{name}: forward", [*(deaths(states.copies()) if number else []), *reports.before()])
+        composer.add(in_part(name, FORWARD), [*(deaths(states.copies()) if number else []), *reports.before()])
         composer.run(name, flow, passes, again if number else first)
-        composer.add(f"{name}: {CLIP}", [(gather.ended(rank), 1)] if gather else [])
-        composer.add(f"{name}: {OPTIMIZER}", [*states.step(number == 0), *reports.after()])
+        composer.add(in_part(name, CLIP), [(gather.ended(rank), 1)] if gather else [])
+        composer.add(in_part(name, OPTIMIZER), [*states.step(number == 0), *reports.after()])
     if plan.evaluation is not None:
         composer.segments += evaluation(rank, plan.evaluation, gather and gather.again, composer.held(flow, passes))
     hosted = states.host(pins(plan)) if isinstance(states, Hybrid) else ()

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from trainledger.ledger.arrange import FORWARD
 from trainledger.ledger.beyond import EVALUATION, evaluating
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
@@ -20,10 +21,11 @@ from trainledger.ledger.opening import Job
 from trainledger.ledger.pipelined import Pipelined, Rank
 from trainledger.ledger.pipelined_steps import Edges, Stage, kept_of
 from trainledger.lines.line import Account, Line
+from trainledger.lines.moments import in_part
 from trainledger.lines.stream import Segment, net
 from trainledger.plan.beyond import Evaluation
 
-MOMENT = f"{EVALUATION}: forward"
+MOMENT = in_part(EVALUATION, FORWARD)
 
 
 def evaluation(layout: Pipelined, how: Evaluation) -> list[Segment]:

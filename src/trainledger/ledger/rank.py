@@ -16,7 +16,6 @@ from trainledger.facts.optimizer_bytes import StateOptions
 from trainledger.facts.optimizer_kinds import Kind
 from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.facts.optimizers_other import BNB_ROWS
-from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
 from trainledger.facts.peft import OWN_CHECKPOINTS
 from trainledger.facts.phases import DISTILL
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
@@ -219,12 +218,7 @@ def updates_of(plan: Plan) -> Updates:
     """The optimizer's row with the plan's implementation and the dtypes of its states."""
     given = plan.optimizer
     row = OPTIMIZERS[given.name]
-    implementation: str | None = given.implementation
-    if given.name == "adafactor":  # torch's own runs as a loop; the Trainer's options name Transformers' own
-        own = any(name in given.options for name in ADAFACTOR_TRANSFORMERS_OPTIONS)
-        implementation = "transformers" if own else None
-    elif implementation not in {one.name for one in row.implementations}:
-        implementation = None
+    implementation = row.chosen(given.implementation, given.options)
     dtypes = tuple((STATES[name], DTYPES[dtype]) for name, dtype in given.states.items())
     gradient = DTYPES[plan.precision.gradients]
     older = row.blocks.older if row.blocks else ("", 0)

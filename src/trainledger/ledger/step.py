@@ -14,7 +14,7 @@ from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import MATRIX, StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
-from trainledger.ledger.arrange import Micro
+from trainledger.ledger.arrange import FORWARD, Micro
 from trainledger.ledger.beside import Beside, joined
 from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.host_stepped import HostStepped
@@ -26,6 +26,7 @@ from trainledger.ledger.updates import Parameter, Runs, births, clip_events, dea
 from trainledger.ledger.whole_first import built
 from trainledger.ledger.woven import rebound, with_workspace
 from trainledger.lines.line import Account, Line
+from trainledger.lines.moments import in_part
 from trainledger.lines.stream import Segment
 from trainledger.model.program import Weight
 from trainledger.model.prompts import shared_weights, virtual_tokens
@@ -180,16 +181,16 @@ class _Steps:
         for left, kind in zip(reversed(range(len(kinds))), kinds, strict=True):
             if self.reduced and not self.rebuilt:
                 self.rebuilt = True
-                self._rebuild(f"{name}: forward", kind)
+                self._rebuild(in_part(name, FORWARD), kind)
             self._micro(name, kind, self.before is None)
             self.reduced = self.reduced or not (left and self.extras.last_only)
         own = self.layout.own
         if own is not None:
             for moment, runs in own.step(number == 0):
-                self._add(f"{name}: {moment}", runs)
+                self._add(in_part(name, moment), runs)
             return
         if self.updates.clips:
-            self._add(f"{name}: {CLIP}", clip_events(self.job.book, self.parameters))
+            self._add(in_part(name, CLIP), clip_events(self.job.book, self.parameters))
         self._update(name, number == 0)
 
     def _micro(self, name: str, kind: Micro, first: bool) -> None:
@@ -202,22 +203,22 @@ class _Steps:
             ahead.insert(kind.bound, Segment(ahead[kind.bound].moment, tuple(-line - 1 for line in before.early)))
         named = before.named if before is not None else ()
         if named and self.job.run.returns:
-            self._add(f"{name}: forward", [(tuple(-line - 1 for line in named), 1)])
+            self._add(in_part(name, FORWARD), [(tuple(-line - 1 for line in named), 1)])
             named = ()
         if self.job.run.pairs:  # the caller's names are bound again one by one
             ahead, named = [segment._replace(events=rebound(segment.events, named)) for segment in ahead], ()
-        self.segments += [Segment(f"{name}: {one.moment}", one.events, one.repeat) for one in ahead]
+        self.segments += [Segment(in_part(name, one.moment), one.events, one.repeat) for one in ahead]
         if named:  # the caller's names are bound again
             self.segments.append(Segment(self.segments[-1].moment, tuple(-line - 1 for line in named)))
-        self.segments += [Segment(f"{name}: {one.moment}", one.events, one.repeat) for one in behind]
+        self.segments += [Segment(in_part(name, one.moment), one.events, one.repeat) for one in behind]
 
     def _update(self, name: str, creates: bool) -> None:
         if creates and not self.updates.row.eager:
             self.states, self.temporaries = self._states()
-            self._add(f"{name}: {OPTIMIZER}", self.states)
-        self._add(f"{name}: {OPTIMIZER}", self.temporaries)
+            self._add(in_part(name, OPTIMIZER), self.states)
+        self._add(in_part(name, OPTIMIZER), self.temporaries)
         if not self.job.run.keeps_gradients:
-            self._add(f"{name}: {OPTIMIZER}", deaths(self.gradients))
+            self._add(in_part(name, OPTIMIZER), deaths(self.gradients))
 
     def _states(self) -> tuple[Runs, Runs]:
         """Births of the optimizer's states, and the events of its temporaries."""
@@ -246,7 +247,7 @@ def compose(job: Job, layout: Layout, updates: Updates, extras: Extras, beside: 
         steps.beside(beside)
     micros = joined(layout.micros(_leaves(job, updates, extras, layout.reduces)), beside)
     inputs = _inputs(job)
-    first_forward = f"{STEPS[0]}: forward"
+    first_forward = in_part(STEPS[0], FORWARD)
     steps.segments += [Segment(first_forward, *run) for run in births([(inputs, job.run.batch_tensors)])]
     for number in range(len(STEPS)):
         steps.step(number, micros(number > 0))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from trainledger.ledger.arrange import FORWARD
 from trainledger.ledger.layout_amp import ENDING
 from trainledger.ledger.step import CLIP, OPTIMIZER
+from trainledger.lines.moments import what_of
 from trainledger.lines.stream import Segment
 
 Played = tuple[str, Segment]  # a role and what it runs
@@ -39,7 +40,7 @@ def parted_step(segments: Segments) -> Parted:
     micros, update, ending = list[list[Segment]](), list[Segment](), list[Segment]()
     before = ""
     for one in segments:
-        part = one.moment.partition(": ")[2]
+        part = what_of(one.moment)
         if part == ENDING:
             ending.append(one)
         elif part in (CLIP, OPTIMIZER):

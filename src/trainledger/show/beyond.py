@@ -9,6 +9,7 @@ from trainledger.answer.estimate import Estimate
 from trainledger.answer.lengths import AtLength, at_lengths
 from trainledger.answer.tables import by_part
 from trainledger.answer.varied import OverRun, over_run
+from trainledger.lines.moments import part_of
 from trainledger.show.budgets import band
 from trainledger.show.table import Section
 
@@ -17,7 +18,7 @@ Size = Callable[[int], str]
 
 def parts_section(answer: Estimate, size: Size) -> Section:
     """Each part at its largest moment: step 1 against step 2, evaluation and save where the plan has them."""
-    rows = tuple((row.name.partition(":")[0], size(row.allocated), row.name) for row in by_part(answer))
+    rows = tuple((part_of(row.name), size(row.allocated), row.name) for row in by_part(answer))
     return Section("Parts of the run, each at its largest moment", (), ("part", "allocated", "at"), rows, (1,))
 
 
@@ -60,9 +61,7 @@ def _over_run(whole: OverRun, size: Size) -> Iterator[str]:
 
 def parts_data(answer: Estimate) -> list[dict[str, Any]]:
     """Parts of the run: name, bytes and the moment."""
-    return [
-        {"part": row.name.partition(":")[0], "allocated": row.allocated, "moment": row.name} for row in by_part(answer)
-    ]
+    return [{"part": part_of(row.name), "allocated": row.allocated, "moment": row.name} for row in by_part(answer)]
 
 
 def lengths_data(answer: Estimate) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from trainledger.base.problems import TraceError
-from trainledger.facts.optimizers_torch import ADAFACTOR_TRANSFORMERS_OPTIONS
+from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.plan.schema import Plan
 
 Maker = Callable[..., Any]
@@ -32,7 +32,7 @@ def make_optimizer(plan: Plan, params: Sequence[Any]) -> Any:
     if given.in_backward or given.states:
         name = "in_backward" if given.in_backward else "states"
         raise TraceError(f"optimizer.{name}: cannot be traced so far")
-    if given.name == "adafactor" and any(name in given.options for name in ADAFACTOR_TRANSFORMERS_OPTIONS):
+    if OPTIMIZERS[given.name].chosen(given.implementation, given.options) == "transformers":
         from transformers.optimization import Adafactor
 
         return Adafactor(params, lr=1e-3, scale_parameter=False, relative_step=False)

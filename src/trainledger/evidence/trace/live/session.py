@@ -23,6 +23,7 @@ from trainledger.evidence.trace.live.watcher import RECOMPUTE, Hooks, Watcher, c
 from trainledger.evidence.trace.record import Answered, Birth, Record, Stretch
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.lines.line import Account
+from trainledger.lines.moments import in_part
 from trainledger.plan.lengths import pads
 
 FORWARD, LOSS, BACKWARD, CLIP, OPTIMIZER, INIT = "forward", "loss", "backward", "clip", "optimizer", "init"
@@ -171,7 +172,7 @@ class Session:
         """A moment begins: `step` counts from 1; 0 is before the first."""
         self._leave()
         self.step = step
-        moment = f"step {step}: {phase}" if step else phase
+        moment = in_part(f"step {step}", phase) if step else phase
         self._moment = (moment, time.perf_counter())
         self.ledger.enter(moment, phase)
         if self.watcher is not None:
@@ -194,7 +195,7 @@ class Session:
             name = self.names.get(id(module), "")
         if name == self.head and self.ledger.phase == FORWARD:
             self._leave()
-            self._moment = (f"step {self.step}: {LOSS}", time.perf_counter())
+            self._moment = (in_part(f"step {self.step}", LOSS), time.perf_counter())
             self.ledger.enter(self._moment[0], LOSS)
 
     def forwarded(self) -> None:
