@@ -11,14 +11,14 @@ from trainledger.answer.estimate import Estimate, estimate, states_of
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP32
 from trainledger.facts.sharding import FSDP1
-from trainledger.ledger.fsdp1 import EARLY, Flat
+from trainledger.ledger.fsdp1_how import EARLY, Flat
 from trainledger.ledger.units import Member, Unit
 from trainledger.model.program import Weight
 
 
 def flat(ranks: int = 4, **options: Any) -> Flat:
     given = {"named": True, "keeps": False, "forward": False, "backward": EARLY, "reentrant": False}
-    return Flat(ranks, FP32, BF16, FP32, mixed=True, **{**given, **options})
+    return Flat(ranks, FP32, BF16, FP32, **{**given, **options})
 
 
 def unit(*sizes: int) -> Unit:
@@ -133,3 +133,21 @@ def test_a_frozen_units_hook_holds_layer_inputs_and_their_gradients() -> None:
     hidden = 8192 * 256 * 2
     assert lora("4.45.2") == 13 * hidden
     assert lora("4.52.4") == 0
+
+
+@pytest.mark.parametrize(("transformers", "gathers"), [("4.51.3", 3), ("4.52.4", 2)])
+def test_a_unit_is_gathered_once_more_where_its_checkpoint_lies_around_it(transformers: str, gathers: int) -> None:
+    stack = {"versions": {"transformers": transformers}, "recompute": {"kind": "full", "reentrant": True}}
+    parallel = {"strategy": "fsdp1", "dp": 4, "options": {"backward_prefetch": "NO_PREFETCH"}}
+    batch = {"sequence": 16}
+    ledger = estimate(plan_of(LLAMA, precision=PRECISION, batch=batch, parallel=parallel, stack=stack)).ledger
+    whole = next(at for at, one in enumerate(ledger.lines) if one.name == "gathered weights of model.layers")
+    step = [one for one in ledger.segments if one.moment.startswith("step 2")]
+    layers = LLAMA["num_hidden_layers"]
+    assert sum(one.events.count(whole + 1) * one.repeat for one in step) == gathers * layers
+
+
+def test_a_flat_gradient_is_padded_apart_where_ranks_do_not_divide_it() -> None:
+    one = unit(5, 9, 8)
+    assert (flat(named=False).filled(one), flat(named=False).size(one)) == (22, 24)
+    assert flat().filled(one) == flat().size(one)

@@ -81,6 +81,16 @@ def test_buckets_beside_gradients_or_in_their_place() -> None:
         assert at(found, "step 2: optimizer", Account.GRADIENTS) == gradients
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_gradients_wait_whole_for_the_micro_batch_in_which_buckets_take_them(waits: bool) -> None:
+    options = {"gradient_as_bucket_view": True, "no_sync": waits}
+    batch = {"micro_batch": 1, "sequence": 512, "accumulation": 3}
+    found = made(parallel={"strategy": "ddp", "dp": 2, "options": options}, batch=batch)
+    size = states_of(made().ledger)["gradients"]
+    assert at(found, "step 2: forward", Account.GRADIENTS) == size * waits
+    assert at(found, "step 2: optimizer", Account.GRADIENTS) == 0
+
+
 @pytest.mark.parametrize(("waits", "moment"), [(False, "step 1: forward"), (True, "step 2: forward")])
 def test_buckets_are_made_anew_in_the_first_forward_after_a_reduction(waits: bool, moment: str) -> None:
     batch = {"micro_batch": 1, "sequence": 512, "accumulation": 3}

@@ -12,7 +12,7 @@ from trainledger.facts.dtypes import DType
 from trainledger.facts.kernels import REFERENCE
 from trainledger.facts.sharding import FIRST, SECOND
 from trainledger.ledger.book import Book
-from trainledger.ledger.fsdp1 import Flat
+from trainledger.ledger.fsdp1_how import Flat
 from trainledger.ledger.layout import Layout as Kept
 from trainledger.ledger.layout_amp import MixedPrecision
 from trainledger.ledger.layout_bf16 import Bf16

@@ -11,11 +11,13 @@ from trainledger.facts.versions import at_least
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Numbers of the streams, beside that of compute (0), on which casts, gathers and reductions make their tensors."""
+    """Numbers of the streams, beside that of compute (0), on which casts, gathers and reductions make their tensors,
+    and what follows an all-reduce over replicas."""
 
     cast: int
     gather: int
     reduce: int
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ FSDP2 = PerParameter(
     "2.6",
     "2.6",
     "2.6",
-    Streams(1, 1, 2),
+    Streams(1, 1, 2, 3),
     Source(
         "PyTorch fully_shard",
         "torch/distributed/fsdp/_fully_shard/{_fsdp_param_group,_fsdp_collectives,_fsdp_state}.py",
@@ -152,7 +154,7 @@ SIZE_WRAP = SizeWrap(
 )
 FSDP1 = FlatParameter(
     16,
-    Streams(1, 2, 3),
+    Streams(1, 2, 3, 4),
     Source(
         "PyTorch FullyShardedDataParallel", "torch/distributed/fsdp/{_flat_param,_runtime_utils}.py", "v2.4 to v2.13"
     ),

@@ -8,110 +8,12 @@ these calls; streams move only what is reserved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from trainledger.base.dims import Dims, elements
-from trainledger.facts.dtypes import DType
-from trainledger.facts.sharding import FSDP1
 from trainledger.ledger.blocks import Arrived, Walked
 from trainledger.ledger.fsdp1_lines import FlatLines
-from trainledger.ledger.units import ROOT_KEY, Key, Member, Unit, UnitHooks, Units
-from trainledger.lines.shards import rows_of
+from trainledger.ledger.units import ROOT_KEY, Key, Unit, UnitHooks, Units
 from trainledger.lines.stream import Events
-from trainledger.model.program import Weight
-from trainledger.model.quantised import flattened
-
-EARLY, LATE = "BACKWARD_PRE", "BACKWARD_POST"
-
-
-@dataclass(frozen=True, slots=True)
-class Flat:
-    """FSDP1's settings: ranks of one shard group (1: weights stay whole on every rank); dtypes of shards, of what is
-    gathered, of reductions; whether parameters keep their own names; whether layers stay gathered after forward;
-    whether the next unit is gathered while one runs forward, and when backward gathers it (EARLY: before a unit's
-    reduction, LATE: after it, else not ahead); whether layers are recomputed by a forward of their own (reentrant).
-    `mixed`: all is gathered in one dtype, else every unit in its own. `offload`: shards lie in the host's memory.
-    `hidden`: a layer's input, where hooks of frozen units hold it to the end of backward."""
-
-    ranks: int
-    stored: DType
-    compute: DType
-    reduce: DType
-    named: bool
-    keeps: bool
-    forward: bool
-    backward: str
-    reentrant: bool
-    mixed: bool
-    offload: bool = False
-    hidden: tuple[Dims, DType] | None = None
-
-    def kept(self, unit: Unit) -> DType:
-        """The dtype of a unit's shards."""
-        return unit.dtype or self.stored
-
-    def read(self, unit: Unit) -> DType:
-        """The dtype in which a unit is gathered."""
-        return self.compute if self.mixed else self.kept(unit)
-
-    def sums(self, unit: Unit) -> DType:
-        """The dtype in which a unit's gradients are reduced."""
-        return self.reduce if self.mixed else self.kept(unit)
-
-    def stays(self, unit: Unit) -> bool:
-        """Whether a unit's joined gradients are what it keeps: nothing cuts or casts them."""
-        return self.whole and self.read(unit) == self.sums(unit) == self.kept(unit)
-
-    @property
-    def early(self) -> bool:
-        """Whether backward gathers the next unit before this one's gradients are reduced."""
-        return self.backward == EARLY
-
-    @property
-    def late(self) -> bool:
-        """Whether backward gathers the next unit after this one's gradients are reduced."""
-        return self.backward == LATE
-
-    @property
-    def whole(self) -> bool:
-        """Whether every rank stores all of a unit (NO_SHARD)."""
-        return self.ranks == 1
-
-    def length(self, unit: Unit, weight: Weight) -> int:
-        """Elements of a weight in its unit's flat parameter; of a quantised one its codes, as elements of its dtype."""
-        if weight.packed is None:
-            return weight.elements
-        found = flattened(weight, self.stored)
-        size = sum(one.dtype.bytes_of(elements(one.dims)) * one.copies for one in found)
-        return rows_of(size, self.kept(unit).bytes_of(1))
-
-    def offsets(self, unit: Unit) -> Iterator[tuple[Member, int]]:
-        """Every weight of the flat parameter with where it begins (elements)."""
-        step = max(FSDP1.alignment // self.read(unit).bytes_of(1), 1) if self.named else 1
-        start = 0
-        for member in unit.members:
-            start = rows_of(start, step) * step
-            yield member, start
-            start += self.length(unit, member.weight)
-
-    def size(self, unit: Unit) -> int:
-        """Elements of the unit's flat parameter, padded so that every rank holds as many."""
-        return self.part(unit) * self.ranks
-
-    def part(self, unit: Unit) -> int:
-        """Elements that one rank holds."""
-        member, start = list(self.offsets(unit))[-1]
-        return rows_of(start + self.length(unit, member.weight), self.ranks)
-
-    def pieces(self, unit: Unit, rank: int = 0) -> Iterator[tuple[Member, int]]:
-        """Elements of every weight that lie in this rank's part."""
-        length = self.part(unit)
-        first = rank * length
-        for member, start in self.offsets(unit):
-            inside = min(start + self.length(unit, member.weight), first + length) - max(start, first)
-            if inside > 0:
-                yield member, inside
 
 
 class Stay:
@@ -239,16 +141,26 @@ class Fsdp1(UnitHooks):
             return self._reshard(key)
         flat = self.lines.joined(unit)
         events = [flat + 1, *(-one.line - 1 for one in arrived)]
-        if key in self.stay.waiting:
+        more = self.sync and self.how.whole and key in self.stay.reduced and key not in self.stay.waiting
+        if key in self.stay.waiting or more:
             events.append(-flat - 1)
         if self.sync or not self.how.keeps:
             events += self._reshard(key)
         events += self._left(key)
         if not self.sync:
+            held = [] if key in self.stay.waiting else self.lines.blank(unit)
             self.stay.waiting[key] = flat
-            return events
+            return events + [event for line in held for event in (line + 1, -line - 1)]
         self.stay.waiting.pop(key, None)
-        return events + self._to_part(unit, key, flat)
+        return events + (self._once_more(unit) if more else self._to_part(unit, key, flat))
+
+    def _once_more(self, unit: Unit) -> list[int]:
+        """Gradients that every rank keeps whole, to which autograd added others: all of them are reduced again."""
+        how, lines = self.how, self.lines
+        if how.sums(unit) == how.kept(unit):
+            return []
+        cast, kept = lines.to_reduce(unit) + 1, lines.gradient(unit) + 1
+        return [cast, kept, -cast, -kept]
 
     def _to_part(self, unit: Unit, key: Key, flat: int) -> list[int]:
         how, lines = self.how, self.lines
@@ -266,11 +178,15 @@ class Fsdp1(UnitHooks):
         return events + [-line - 1 for line in reversed(used)]
 
     def _reduced(self, unit: Unit, used: list[int], kept: int) -> list[int]:
-        """Gradients cast for the reduction (one more line that is `used`), reduced, and cast to the shards' dtype."""
+        """Gradients cast for the reduction and padded for it (two more lines that are `used`), reduced, and cast to the
+        shards' dtype."""
         how, lines, events = self.how, self.lines, list[int]()
         if how.sums(unit) != how.read(unit):
             used.append(lines.to_reduce(unit))
             events.append(used[-1] + 1)
+        if not how.whole and how.filled(unit) < how.size(unit):
+            used.insert(1, lines.padded(unit))  # of which the cast goes first
+            events.append(used[1] + 1)
         if how.whole or how.sums(unit) == how.kept(unit):
             return [*events, kept + 1]
         out = lines.reduced(unit)

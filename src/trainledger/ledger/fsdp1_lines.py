@@ -10,9 +10,10 @@ from trainledger.facts.sharding import FSDP1, HOOK
 from trainledger.ledger.book import Book, Made
 from trainledger.ledger.units import ByUnit, Member, Unit
 from trainledger.lines.line import Account
+from trainledger.model.program import Weight
 
 if TYPE_CHECKING:
-    from trainledger.ledger.fsdp1 import Flat
+    from trainledger.ledger.fsdp1_how import Flat
 
 
 class FlatLines:
@@ -20,7 +21,7 @@ class FlatLines:
 
     def __init__(self, book: Book, how: Flat) -> None:
         self.book, self.how = book, how
-        self.part, self.size = ByUnit(how.part), ByUnit(how.size)
+        self.part, self.size, self.filled = ByUnit(how.part), ByUnit(how.size), ByUnit(how.filled)
 
     def cast(self, unit: Unit) -> int:
         """The shard in the dtype in which it is gathered."""
@@ -53,11 +54,31 @@ class FlatLines:
         """All gradients of a unit in one tensor, on the stream on which forward cut the gathered weights into views:
         autograd runs the backward of that there."""
         name = f"gradients of {unit.name}, joined"
-        return self._line(Account.REDUCTION, name, self.size(unit), (self.how.read(unit), FSDP1.streams.gather))
+        return self._line(Account.REDUCTION, name, self.filled(unit), (self.how.read(unit), FSDP1.streams.gather))
+
+    def summed(self, weight: Weight, dtype: DType) -> int:
+        """Both gradients of a weight that is read twice, added there too: autograd adds up what a view is given on the
+        stream of the view."""
+        made = Made(dtype, FSDP1.source, stream=FSDP1.streams.gather)
+        return self.book.made(Account.BACKWARD, f"sum of gradients of {weight.name}", weight.dims, made)
+
+    def blank(self, unit: Unit) -> list[int]:
+        """What stands for each parameter's gradient until a part of the joined ones takes its place, where parameters
+        keep their own names and that part has another shape or dtype."""
+        how, made = self.how, (self.how.kept(unit), FSDP1.streams.gather)
+        if not how.named or (how.whole and how.kept(unit) == how.read(unit)):
+            return []
+        found = [(f"blank gradient of {member.name}", size) for member, size in how.pieces(unit)]
+        return [self._line(Account.REDUCTION, name, size, made) for name, size in found]
 
     def to_reduce(self, unit: Unit) -> int:
         """The joined gradients in the dtype of reductions."""
         name = f"gradients of {unit.name} to reduce"
+        return self._line(Account.REDUCTION, name, self.filled(unit), (self.how.sums(unit), FSDP1.streams.reduce))
+
+    def padded(self, unit: Unit) -> int:
+        """The same, padded so that every rank's part is as large."""
+        name = f"gradients of {unit.name} to reduce, padded"
         return self._line(Account.REDUCTION, name, self.size(unit), (self.how.sums(unit), FSDP1.streams.reduce))
 
     def reduced(self, unit: Unit) -> int:
@@ -67,8 +88,9 @@ class FlatLines:
 
     def gradient(self, unit: Unit) -> int:
         """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
-        name, streams = f"gradients of {unit.name}, this rank's part", FSDP1.streams
-        stream = streams.gather if self.how.stays(unit) else streams.reduce
+        name, how = f"gradients of {unit.name}, this rank's part", self.how
+        cast = how.replicated and how.sums(unit) != how.kept(unit)
+        stream = FSDP1.streams.gather if how.stays(unit) else FSDP1.streams.replicas if cast else FSDP1.streams.reduce
         return self._line(Account.GRADIENTS, name, self.part(unit), (self.how.kept(unit), stream), self.how.ranks)
 
     def unflat(self, unit: Unit, member: Member) -> int:

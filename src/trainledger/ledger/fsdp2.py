@@ -130,13 +130,13 @@ class Fsdp2(UnitHooks):
             return []
         self.pending.add(key)
         gather = self.lines.gather(unit) + 1
-        if key in self.kept.between:
-            return [gather]
-        if self.how.offload:
+        between = key in self.kept.between
+        if self.how.offload and not between:
             return self._from_host(unit, gather)
-        if self.how.stored == self.how.compute:
+        if self.how.offload or self.how.stored == self.how.compute:
             return [gather]
-        cast = self.lines.cast(unit) + 1
+        # one call casts the inputs of a gather, and copies those that were cast before
+        cast = (self.lines.recast(unit) if between else self.lines.cast(unit)) + 1
         return [cast, gather, -cast]
 
     def _from_host(self, unit: Unit, gather: int) -> list[int]:

@@ -34,12 +34,14 @@ class Routed(NamedTuple):
 class Reduced(NamedTuple):
     """How gradients are reduced: whether a reduction's input stays until the next one; whether an all-reduce holds what
     it reads; whether the gradient of a table of which a rank has a part is cut to that part before; whether the last
-    gradient of a unit stays until its reduction has been asked for."""
+    gradient of a unit stays until its reduction has been asked for; whether an all-reduce over replicas follows, on
+    whose stream what comes after it is made."""
 
     holds_input: bool
     holds_output: bool
     cuts: bool
     holds_last: bool
+    replicated: bool
 
 
 @dataclass(frozen=True, slots=True)

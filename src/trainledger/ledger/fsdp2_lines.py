@@ -103,6 +103,11 @@ class UnitLines:
         dtype = self.book.lines[gradient].dtype
         return self.book.tensor(Account.REDUCTION, name, weight.flat, dtype, FSDP2.source)
 
+    def recast(self, unit: Unit) -> int:
+        """These parts together, as they are gathered again."""
+        ranks = self._ranks(unit) // self.how.between
+        return self._flat(Account.GATHERED, f"parts of {unit.name} to gather again", *self._sized(unit, ranks))
+
     def between(self, unit: Unit) -> list[int]:
         """Every weight's part over the fewer ranks that keep it between forward and backward."""
         return [self._between(member) for member in unit.members]
@@ -139,7 +144,7 @@ class UnitLines:
     def gradient(self, unit: Unit, size: int) -> int:
         """A unit's reduced gradients on one rank: one tensor, which its weights' gradients view."""
         name = f"gradients of {unit.name}, this rank's part"
-        made = (self.summed(unit), FSDP2.streams.reduce)
+        made = (self.summed(unit), self._after(unit))
         return self._flat(Account.GRADIENTS, name, size, made, self._ranks(unit))
 
     def summed(self, unit: Unit) -> DType:
@@ -149,7 +154,12 @@ class UnitLines:
     def leaving(self, unit: Unit, size: int) -> int:
         """The same, where it is copied to the host at once."""
         name = f"reduced gradients of {unit.name}, on their way to the host"
-        return self._flat(Account.REDUCTION, name, size, (self.summed(unit), FSDP2.streams.reduce))
+        return self._flat(Account.REDUCTION, name, size, (self.summed(unit), self._after(unit)))
+
+    def _after(self, unit: Unit) -> int:
+        """The stream on which a reduction's output is made what is kept: of the last collective, where it is cast."""
+        cast = self.how.reduced.replicated and self.how.reduce != self.summed(unit)
+        return FSDP2.streams.replicas if cast else FSDP2.streams.reduce
 
     def _flat(self, account: Account, name: str, size: int, made: tuple[DType, int], shards: int = 1) -> int:
         dtype, stream = made

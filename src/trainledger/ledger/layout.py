@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from trainledger.base.dims import Axis, Dim
@@ -197,17 +197,19 @@ class Layout:
 
     def micros(self, leaves: Leaves) -> Callable[[bool], tuple[Micro, ...]]:
         """The micro-batches of a step, by whether it is later than the first."""
-        made: dict[tuple[bool, bool], Micro] = {}
+        made: dict[tuple[bool, bool, bool], Micro] = {}
 
-        def of(fresh: bool, short: bool) -> Micro:
-            if (fresh, short) not in made:
-                pieces, named = walk(self.job.short if short else self.job, replace(leaves, fresh=fresh))
-                made[fresh, short] = arranged(pieces, named, self.around(pieces))
-            return made[fresh, short]
+        def of(rule: Leaves, short: bool) -> Micro:
+            key = (rule.fresh, rule.copied, short)
+            if key not in made:
+                pieces, named = walk(self.job.short if short else self.job, rule)
+                made[key] = arranged(pieces, named, self.around(pieces))
+            return made[key]
 
         def step(later: bool) -> tuple[Micro, ...]:
             rest = self.job.run.alone
-            flags = enumerate(self.schedule.flags(later))
-            return tuple(of(fresh, rest and (later or number > 0)) for number, (fresh, _) in flags)
+            flags = self.schedule.flags(later)
+            rules = [leaves.of(number, len(flags), fresh) for number, (fresh, _) in enumerate(flags)]
+            return tuple(of(rule, rest and (later or number > 0)) for number, rule in enumerate(rules))
 
         return step

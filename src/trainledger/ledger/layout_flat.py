@@ -12,7 +12,8 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.facts.code_read import ACCUMULATE, MODELS
 from trainledger.facts.kernel_sets import WHOLE_ADAPTERS
 from trainledger.ledger.arrange import Micro, Pieces, arranged
-from trainledger.ledger.fsdp1 import Flat, Fsdp1, Stay
+from trainledger.ledger.fsdp1 import Fsdp1, Stay
+from trainledger.ledger.fsdp1_how import Flat
 from trainledger.ledger.fsdp1_lines import FlatLines
 from trainledger.ledger.fsdp1_modules import Fsdp1Modules
 from trainledger.ledger.host import Lines
@@ -96,8 +97,8 @@ class FlatSharded(Layout):
             Parameter(
                 _flat(unit.members[0].weight, self.how.part(unit)), f"{FLAT} of {unit.name}", self.how.stored, count
             )
-            for unit, count in self._counts().items()
-            if self._trains(unit)
+            for unit, count in sorted(self._counts().items(), key=lambda one: one[0] is not self.units.root)
+            if self._trains(unit)  # a module's own parameter comes before those of what it holds
         )
 
     def _counts(self) -> Counter[Unit]:
@@ -172,6 +173,10 @@ class FlatSharded(Layout):
         # a flat parameter needs a gradient as a whole: what is frozen in it gets one too
         job = replace(self.job, trained=lambda weight: weight in whole or self.job.trained(weight))
         walked: dict[tuple[bool, bool], tuple[Pieces, tuple[int, ...]]] = {}
+        made = self.job.book.lines
+        leaves = replace(
+            leaves, sums={one: self.lines.summed(one, made[line].dtype) for one, line in leaves.waiting.items()}
+        )
 
         def step(later: bool) -> tuple[Micro, ...]:
             found = []

@@ -6,7 +6,7 @@ Source: torch/csrc/autograd/functions/accumulate_grad.h and input_buffer.cpp (v2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.engine import Arrival, Backward, LeafRule
@@ -25,9 +25,11 @@ class Leaves:
 
     `dtype`: that of the gradients that stay. `waiting`: lines of gradients of weights that are read twice, whose
     first gradient waits for the second. `viewed`: that first one is a view of a product, so that the sum is a third
-    tensor. `copied`: a bucket takes the gradient's place (DistributedDataParallel, gradient_as_bucket_view), or the
-    optimizer steps at once and lets it go; then `stepping` temporaries of the parameter's size are made first.
-    `unreduced`: a strategy takes them whole and leaves a rank's part.
+    tensor; `sums`: their lines, where these are not made on the stream of compute. `copied`: a bucket takes the
+    gradient's place (DistributedDataParallel, gradient_as_bucket_view), or the optimizer steps at once and lets it go;
+    then `stepping` temporaries of the parameter's size are made first. `unreduced`: a strategy takes them whole and
+    leaves a rank's part. `late`: buckets take gradients in a step's last micro-batch only; `joins`: in this one, and
+    with it those that waited whole.
     """
 
     fresh: bool
@@ -37,6 +39,9 @@ class Leaves:
     copied: bool = False
     stepping: int = 0
     unreduced: bool = False
+    late: bool = False
+    joins: bool = False
+    sums: Mapping[Weight, int] = field(default_factory=dict)
 
     def first(self, back: Backward) -> LeafRule:
         """The rule of the pieces that run backward first: gradients of weights read twice wait."""
@@ -64,9 +69,25 @@ class Leaves:
             if not self.viewed:
                 return [-storage - 1, *self._settle(back, weight, waited)]
             total = back.foreign(weight.dims, dtype, f"sum of gradients of {weight.name}")
+            if weight in self.sums:
+                back.given[total] = self.sums[weight]
             return [total + 1, -waited - 1, -storage - 1, *self._settle(back, weight, total)]
 
         return rule
+
+    def of(self, number: int, count: int, fresh: bool) -> Leaves:
+        """The rule in micro-batch `number` of `count` of a step in which there is no gradient at first (`fresh`: nor in
+        this one)."""
+        if not self.late or count == 1:
+            return replace(self, fresh=fresh)
+        last = number == count - 1
+        return replace(self, fresh=fresh, copied=last, joins=last)
+
+    def _waited(self, back: Backward, weight: Weight) -> list[int]:
+        """The end of a gradient that was whole since the step's first micro-batch."""
+        kept = back.foreign(weight.slope, self.dtype, weight.name)
+        back.owned[kept] = weight
+        return [-kept - 1]
 
     def _settle(self, back: Backward, weight: Weight, storage: int) -> list[int]:
         """A gradient that is whole: it stays (cast where it is kept in another dtype), or is added and dies."""
@@ -76,7 +97,8 @@ class Leaves:
                 back.foreign(weight.slope, back.tape.storages[storage].dtype, f"step of {weight.name}")
                 for _ in range(self.stepping)
             ]
-            return [*(one + 1 for one in made), *(-one - 1 for one in made), -storage - 1]
+            waited = self._waited(back, weight) if self.joins else []
+            return [*(one + 1 for one in made), *(-one - 1 for one in made), *waited, -storage - 1]
         own = back.tape.storages[storage].dtype
         dtype = own if keeps_own(weight) else self.dtype
         if own == dtype and storage not in back.given:

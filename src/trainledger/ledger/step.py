@@ -269,7 +269,8 @@ def _leaves(job: Job, updates: Updates, extras: Extras, reduces: bool) -> Leaves
         for weight in shared
         if job.trained(weight)
     }
-    return Leaves(True, job.run.gradients, waiting, viewed, extras.passing, _stepping(updates, extras), reduces)
+    late = extras.bucket_views and extras.last_only and not job.run.keeps_gradients  # no view is left of a step before
+    return Leaves(True, job.run.gradients, waiting, viewed, extras.passing, _stepping(updates, extras), reduces, late)
 
 
 def _stepping(updates: Updates, extras: Extras) -> int:

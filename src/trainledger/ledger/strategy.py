@@ -17,7 +17,7 @@ from trainledger.facts.torchtitan import Change, holds
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
-from trainledger.ledger.fsdp1 import EARLY, Flat
+from trainledger.ledger.fsdp1_how import EARLY, Flat
 from trainledger.ledger.fsdp2_how import Ending, How, Reduced, Routed
 from trainledger.ledger.host_stepped import HostStepped, smallest_of, steps_on_host
 from trainledger.ledger.layout import Layout, Schedule, Stored
@@ -214,6 +214,7 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
             parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
             at_least(torch, FSDP2.cuts),
             at_least(torch, FSDP2.named),
+            parallel.strategy == "hsdp",
         ),
         reentrant=job.run.recompute == "reentrant",
         ending=_ending(job.run.scoring),
@@ -243,10 +244,18 @@ def _ending(scoring: Scoring) -> Ending:
     return Ending.FUSED if scoring.loss in (CHUNKED, FUSED) else Ending.INSIDE
 
 
-def _hidden(job: Job) -> tuple[Dims, DType] | None:
+def _again(plan: Plan, job: Job) -> bool:
+    """Whether a reentrant checkpoint lies around FSDP1's units, so that the second forward is one of the unit too: as
+    in Transformers before its layers held their own checkpoints. fsdp_qlora's script, and torch's
+    `apply_activation_checkpointing`, put them inside."""
+    outside = HOOK.holds(job.model.family, job.run.setting.transformers)
+    return job.run.recompute == "reentrant" and outside and not _script(plan)
+
+
+def _hidden(plan: Plan, job: Job) -> tuple[Dims, DType] | None:
     """A layer's input, where frozen units' hooks hold it."""
     setting = job.run.setting
-    if job.run.recompute != "reentrant" or not HOOK.holds(job.model.family, setting.transformers):
+    if not _again(plan, job) or plan.adapter is None:
         return None
     tokens = (Axis(Dim.BATCH, setting.batch), Axis(Dim.SEQUENCE, setting.sequence))
     return (*tokens, job.model.hidden), setting.weights
@@ -255,21 +264,21 @@ def _hidden(job: Job) -> tuple[Dims, DType] | None:
 def _fsdp1(plan: Plan, job: Job) -> Flat:
     precision, parallel = plan.precision, plan.parallel
     options = parallel.options
-    compute = products_of(plan)
+    mixed, compute = mixes(plan), products_of(plan)
     sharding = str(options.get("sharding_strategy", "")).upper()
     whole = parallel.strategy == "fsdp1-noshard" or sharding == "NO_SHARD"
     prefetch = str(options.get("backward_prefetch") or ("" if _accelerated(plan) else EARLY)).upper()
     return Flat(
         ranks=1 if whole else degrees(plan).shard,
         stored=dtypes_of(plan).weights,
-        compute=compute,
-        reduce=DTYPES[precision.reduce] if precision.reduce else compute,
+        compute=compute if mixed else None,
+        reduce=(DTYPES[precision.reduce] if precision.reduce else compute) if mixed else None,
         named=keeps_names(plan),
         keeps=not whole and (not parallel.reshard_after_forward or sharding in KEEPING),
         forward=bool(options.get("forward_prefetch")),
         backward=prefetch,
-        reentrant=job.run.recompute == "reentrant" and not _script(plan),
-        mixed=mixes(plan),
+        reentrant=_again(plan, job),
         offload=plan.offload.params is not None,
-        hidden=_hidden(job) if plan.adapter is not None and not _script(plan) else None,
+        hidden=_hidden(plan, job),
+        replicated=parallel.strategy == "hsdp",
     )
