@@ -95,3 +95,27 @@ def test_only_accelerate_copies(versions: dict[str, str]) -> None:
     copies = [line for line in found.lines if line.name == "logits in fp32"]
     assert len(copies) == ("accelerate" in versions)
     assert not [line for line in ledger(plan(versions=versions)).lines if line.name == "logits in fp32"]
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_outputs_are_cloned_where_unused_parameters_are_looked_for(static: bool) -> None:
+    made = plan()
+    options = {"find_unused_parameters": True, "static_graph": static}
+    parallel = made.parallel.model_copy(update={"strategy": "ddp", "options": options})
+    found = ledger(made.model_copy(update={"parallel": parallel}))
+    names = [line.name for line in found.lines]
+    assert ("logits, cloned" in names) is not static
+    if not static:
+        old, new = names.index("logits") + 1, names.index("logits, cloned") + 1
+        events = [event for one in found.segments if one.moment == "step 1: loss" for event in one.events]
+        assert [event for event in events if event in (new, -old, -new)] == [new, -old, -new]
+
+
+def test_a_clone_is_made_of_what_was_raised_to_fp32() -> None:
+    dims = (Axis(Dim.TOKENS, 1024),)
+    book, run = Book(), run_of(plan(autocast=True), "sm80")
+    logits = Output(book.tensor(Account.LOGITS, "logits", dims, BF16, RAISED_OUTPUTS.source), dims, BF16)
+    events = ended(book, run, logits, [], logits)
+    raised, clone = events[0], events[2]
+    assert book.lines[clone - 1].dtype == FP32
+    assert events == (raised, -logits.line - 1, clone, -raised, -clone)

@@ -84,6 +84,17 @@ class RaisedOutputs:
     source: Source
 
 
+@dataclass(frozen=True, slots=True)
+class ClonedOutputs:
+    """Where DistributedDataParallel looks for unused parameters, it hands out clones of the model's outputs, so that a
+    node of its own runs first in backward."""
+
+    source: Source
+
+
+CLONED_OUTPUTS = ClonedOutputs(
+    Source("PyTorch DistributedDataParallel, _DDPSink", "torch/nn/parallel/distributed.py", "v2.4 to v2.14")
+)
 RAISED_OUTPUTS = RaisedOutputs(
     Source(
         "accelerate convert_outputs_to_fp32", "accelerate/accelerator.py, prepare_model; utils/operations.py", "1.0.1"

@@ -43,7 +43,7 @@ class Closing:
     """The head and the loss, walked; lines of the loss's gradient and of what the caller's names keep: the loss, and
     the model's results; after how many events of forward the name of these is bound anew (0: with the loss's); the
     logits, where they live until they are copied; after how many events the model's own forward had returned (0: the
-    loss is made within)."""
+    loss is made within); the logits where they are cloned, whatever holds them."""
 
     walked: Walked
     arriving: int
@@ -52,6 +52,7 @@ class Closing:
     bound: int
     logits: Output | None
     left: int = 0
+    cloned: Output | None = None
 
 
 def closing_of(job: Job, opening: Opening, leaves: Leaves, ending: Ending, last: tuple[bool, DType]) -> Closing:
@@ -69,7 +70,9 @@ def closing_of(job: Job, opening: Opening, leaves: Leaves, ending: Ending, last:
     narrow = logits is not None and raises(job.run) and tape.dtype[logits] != FP32
     raised = narrow or (logits is not None and job.run.scoring.shows is not None)
     held = bool(job.run.scoring.held)
-    results = made.outputs if job.run.keeps_logits or raised or held else ()
+    clones = logits is not None and job.run.software.clones and not held and not made.left
+    passes = raised or (clones and not job.run.keeps_logits)
+    results = made.outputs if job.run.keeps_logits or passes or held else ()
     tape.end([*frame.names.values(), *tape.cached.values()])
     lines = {
         tape.store[value]: job.line(Account.LOGITS, name, frame, value)
@@ -79,7 +82,7 @@ def closing_of(job: Job, opening: Opening, leaves: Leaves, ending: Ending, last:
     bound = made.bound or made.left
     piece = Piece(tape, source, loss, "", known | lines, arriving, leaving, {}, calls=frame.calls, bound=bound)
     walked = job.walker(piece, leaves.first, job.model.head.weights).plain(
-        frozenset((loss, *results)), lasting=frozenset((loss,) if raised or held else (loss, *results))
+        frozenset((loss, *results)), lasting=frozenset((loss,) if passes or held else (loss, *results))
     )
     if held:
         named = tuple(lines[tape.store[one]] for one in results if tape.store[one] not in walked.held)
@@ -87,10 +90,11 @@ def closing_of(job: Job, opening: Opening, leaves: Leaves, ending: Ending, last:
     if made.left:
         return Closing(walked, arriving, tuple(lines.values()), (), 0, None, walked.visits.bound)
     first, *rest = lines.values()
-    if not raised or logits is None:
-        return Closing(walked, arriving, (first,), tuple(rest), walked.visits.bound, None)
-    output = Output(lines[tape.store[logits]], tape.dims[logits], tape.dtype[logits])
-    return Closing(walked, arriving, (first,), (), 0, None if tape.store[logits] in walked.held else output)
+    output = None if logits is None else Output(lines.get(tape.store[logits], 0), tape.dims[logits], tape.dtype[logits])
+    cloned = output if clones else None
+    if not passes or logits is None:
+        return Closing(walked, arriving, (first,), tuple(rest), walked.visits.bound, None, cloned=cloned)
+    return Closing(walked, arriving, (first,), (), 0, None if tape.store[logits] in walked.held else output, 0, cloned)
 
 
 def _names(frame: Frame, results: tuple[int, ...]) -> list[str]:

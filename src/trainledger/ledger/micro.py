@@ -240,7 +240,7 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
         first = replace(first, backward=(*first.backward, *(-line - 1 for line in (*named, *early))))
         named, early = (), ()
     last = held_gradient(closing)
-    gone = ended(job.book, job.run, closing.logits, [output for one in made for output in one.cache])
+    gone = ended(job.book, job.run, closing.logits, [output for one in made for output in one.cache], closing.cloned)
     caches = [line for one in made for line in one.cached]
     dead, kept = tuple(-line - 1 for line in caches), outputs_of(job.run)
     last = replace(last, loose=(*last.loose, *wrapped, *(dead if kept is Outputs.TAKEN else ())))

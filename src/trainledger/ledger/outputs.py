@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, DType
-from trainledger.facts.outputs import CACHE, KEPT_CACHE, RAISED_OUTPUTS
+from trainledger.facts.outputs import CACHE, CLONED_OUTPUTS, KEPT_CACHE, RAISED_OUTPUTS
 from trainledger.facts.preference_row import Asked, Outputs
 from trainledger.ledger.book import Book
 from trainledger.ledger.frame import Frame
@@ -73,19 +73,33 @@ def raises(run: Run) -> bool:
     return run.trainer and run.setting.autocast is not None and not run.keeps_logits
 
 
-def ended(book: Book, run: Run, logits: Output | None, caches: Sequence[Output]) -> Events:
+def ended(
+    book: Book, run: Run, logits: Output | None, caches: Sequence[Output], cloned: Output | None = None
+) -> Events:
     """The copies are born, the old outputs die, then, once the trainer's log is made, the copies. `caches`: keys and
-    values, by layer."""
+    values, by layer; `cloned`: the logits, where DistributedDataParallel clones what it is given last, and lets go of
+    that before the trainer is handed it."""
     old = [*((logits,) if logits is not None else ()), *caches]
     new: list[int] = []
     raised = [one for one in old if raises(run) and one.dtype != FP32]
     for one in raised:
         name, account = ("logits", Account.LOGITS) if one is logits else ("keys and values", Account.ACTIVATIONS)
         new.append(book.tensor(account, f"{name} in fp32", one.dims, FP32, RAISED_OUTPUTS.source))
+    clone = _clone(book, run, cloned) if cloned is not None else ()
     log = _log(book, run, logits) if logits is not None else ()
     late = [logits.line] if logits is not None and logits not in raised else []
-    gone = [one.line for one in old if one.line not in late]
-    return (*(line + 1 for line in new), *(-line - 1 for line in gone), *log, *(-line - 1 for line in (*late, *new)))
+    births, gone = [line + 1 for line in new], [-one.line - 1 for one in old if one.line not in late]
+    ends, copies = [-line - 1 for line in (*late, *new)], [line + 1 for line in clone]
+    if not clone:
+        return (*births, *gone, *log, *ends)
+    passed = (*births, *gone, *copies) if new else (*copies, *gone)
+    return (*passed, *ends, *log, *(-line - 1 for line in clone))
+
+
+def _clone(book: Book, run: Run, logits: Output) -> tuple[int]:
+    """The line of the logits as DistributedDataParallel clones them."""
+    dtype = FP32 if raises(run) else logits.dtype
+    return (book.tensor(Account.LOGITS, "logits, cloned", logits.dims, dtype, CLONED_OUTPUTS.source),)
 
 
 def _log(book: Book, run: Run, logits: Output) -> Events:

@@ -45,7 +45,7 @@ from trainledger.lines.stream import Moment, Segment, fold
 from trainledger.model.decoder import weights_of
 from trainledger.model.program import Attention, Model, Weight
 from trainledger.plan.degrees import degrees
-from trainledger.plan.engines import deepspeed_of
+from trainledger.plan.engines import deepspeed_of, looks_for_unused
 from trainledger.plan.mesh import coordinates, mesh_of, roles
 from trainledger.plan.runs import Ranks
 from trainledger.plan.runs import Run as Stretch
@@ -246,7 +246,7 @@ def extras_of(plan: Plan, architecture: str) -> Extras:
         bucket_views=ddp and bool(parallel.options.get("gradient_as_bucket_view")),
         bucket_cap=int(parallel.options.get("bucket_cap_mb") or 0) * MIB,
         last_only=ddp and waits(plan),
-        unused=ddp and bool(parallel.options.get("find_unused_parameters")),
+        unused=looks_for_unused(plan),
         scaler=precision.grad_scaler,
         in_backward=plan.optimizer.in_backward,
         leaving=frees_gradients(plan),

@@ -16,6 +16,7 @@ from trainledger.plan.schema import Plan
 LIGER, FOAK = "liger", "foak"
 TILED = "tiled"  # MLPs, by tiles of the sequence
 WHOLE_LOSS = "whole loss"  # one compiled kernel makes the loss over all logits
+COPIED_OUTPUTS = "copied outputs"  # DistributedDataParallel hands out clones of the model's outputs
 DEEPSPEED = "deepspeed"
 SCRIPTS = ("transformers", "torch")  # frameworks whose models PEFT adapts, in a script of one's own or by the Trainer
 
@@ -45,6 +46,11 @@ class Software:
     def tiled(self) -> bool:
         """Whether MLPs run in tiles of the sequence."""
         return TILED in self.kernels
+
+    @property
+    def clones(self) -> bool:
+        """Whether the model's outputs are cloned as its forward returns."""
+        return COPIED_OUTPUTS in self.kernels
 
     @property
     def fetches(self) -> bool:
