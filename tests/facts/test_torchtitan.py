@@ -9,6 +9,7 @@ from trainledger.facts.torchtitan_commits import DIGITS, ERAS
 from trainledger.facts.torchtitan_days import (
     NEWEST,
     NIGHTLIES,
+    changed,
     dated,
     dated_torch,
     day_of,
@@ -92,3 +93,21 @@ def test_builds_of_the_main_branch_end_as_it_takes_the_next_number() -> None:
 def test_a_release_of_pytorch_means_the_torchtitan_of_its_time() -> None:
     assert torchtitan_of("2.6.0+cu124") == "2024-12-16"
     assert torchtitan_of("1.13") is None
+
+
+@pytest.mark.parametrize(
+    ("torch", "torchtitan", "there"),
+    [
+        ("2.8.0", "", True),
+        ("2.7.1", "2026-01-01", False),
+        ("", "", True),
+        ("2.8", "2025-06-03", False),
+        ("2.8", "2025-06-04", True),
+        ("2.8.0.dev20250601+cu128", "2025-06-20", False),
+        ("2.8.0.dev20250615+cu128", "2025-06-01", True),
+    ],
+)
+def test_a_change_of_pytorch_by_release_by_night_or_by_the_day_of_torchtitan(
+    torch: str, torchtitan: str, there: bool
+) -> None:
+    assert changed("2.8", "2025-06-04", torch, torchtitan) is there

@@ -107,16 +107,16 @@ def titan(version: str, fp8: dict[str, Any] | None = None, **parallel: Any) -> L
     return made(stack=stack, precision=precision, parallel=parallel)
 
 
-@pytest.mark.parametrize("version, always, layers", [("5940ddeb532c", False, 2), ("5940ddeb532c", True, 1)])
+@pytest.mark.parametrize("version, always, layers", [("5940ddeb532c", False, 1), ("5940ddeb532c", True, 0)])
 def test_torchtitans_last_layer_stayed_gathered(version: str, always: bool, layers: int) -> None:
-    """The output of the gather lives on in the head either way."""
+    """The model's forward, before the loss, lets go of the last gather's output."""
     ledger = titan(version, options={"reshard_last_layer": always})
     assert near(held(ledger, "step 2: loss", "gathered_weights"), ENDS + layers * LAYER)
 
 
 def test_torchtitans_head_stays_gathered_by_itself() -> None:
     head = 2 * (1024 * 256 + 256)
-    assert near(held(titan("6fc499f6"), "step 2: loss", "gathered_weights"), 2 * head)  # and the gather's output
+    assert near(held(titan("6fc499f6"), "step 2: loss", "gathered_weights"), head)  # held against torchtitan 0.2.2
 
 
 @pytest.mark.parametrize("loss", ["full-fp32", "vocab-parallel"])

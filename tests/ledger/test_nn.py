@@ -7,7 +7,7 @@ import pytest
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16, FP32, INT64
 from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE, Multiprocessors
-from trainledger.ledger import aten, nn
+from trainledger.ledger import aten, nn, rules_torchtitan
 from trainledger.ledger.engine import Backward
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import run_forward
@@ -81,3 +81,13 @@ def test_autocast_to_fp32_raises_what_is_not_in_it_and_caches_nothing() -> None:
     assert nn.lowered(tape, wide) == wide
     assert tape.dtype[nn.lowered(tape, low)] == FP32
     assert tape.cached == {}
+
+
+@pytest.mark.parametrize(("torch", "blocks"), [("2.8.0", True), ("2.14.1", False)])
+def test_a_native_norm_s_own_kernel_adds_up_its_weight_s_gradient(torch: str, blocks: bool) -> None:
+    """Held against PyTorch 2.14 on its own allocator."""
+    tape = Tape(device=MULTIPROCESSORS["h100-80gb"])
+    x = tape.outside((Axis(Dim.TOKENS, 2048), Axis(Dim.HIDDEN, 1024)), BF16, True)
+    weight = tape.outside((Axis(Dim.HIDDEN, 1024),), BF16, True)
+    rules_torchtitan.norm(tape, torch, x, weight)
+    assert any("partial sums of blocks" in storage.name for storage in tape.storages) is blocks

@@ -98,6 +98,15 @@ def test_gradients_wait_whole_in_the_dtype_of_reductions() -> None:
     assert {(line.dtype.name, line.unit) for line in waits} == {("fp32", 4 * 640 * 256)}
 
 
+def test_gradients_begin_to_wait_in_the_order_of_the_unit() -> None:
+    """Held against torchtitan 0.2.2 on PyTorch's own allocator: FSDP goes through its own list, not as they arrive."""
+    made = ledger(0)
+    first = next(one for one in made.segments if one.moment.startswith("step 1: backward of layer"))
+    names = [made.lines[event - 1].name for event in first.events if event > 0]
+    waits = [name.split(".")[-2] for name in names if "not reduced yet" in name and "norm" not in name]
+    assert waits == ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
 def test_interleaved_stages_hold_more_in_flight() -> None:
     model = {**DEEP, "num_hidden_layers": 10}
     plain = estimate(pipeline(model), 0).ledger

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from trainledger.base.sources import Source
-from trainledger.facts.torchtitan_days import NEWEST, day_of
-from trainledger.facts.versions import at_least, parse_version
+from trainledger.facts.torchtitan_days import changed
 
 
 class Keeps(StrEnum):
@@ -51,10 +50,6 @@ ROWS: dict[Keeps, Row] = {
 
 
 def keeps(what: Keeps, torch: str, torchtitan: str) -> bool:
-    """Whether a stage keeps it: under a release of PyTorch, or under the main branch (two numbers, or none) of the day
-    on which a version of torchtitan was made."""
-    row, version, day = ROWS[what], parse_version(torch) if torch else None, day_of(torchtitan)
-    released = version is not None and torch.count(".") > 1
-    if released or day == NEWEST:
-        return not at_least(torch or None, row.release)
-    return day < row.day
+    """Whether a stage keeps it under PyTorch's release, or that of the day of a version of torchtitan."""
+    row = ROWS[what]
+    return not changed(row.release, row.day, torch, torchtitan)

@@ -22,13 +22,15 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class PerParameter:
-    """FSDP2. Releases of torch: from `root` on an explicit reshard_after_forward holds for the root as well; from
-    `inputs` on a reduce-scatter's input stays until the next one is made; from `outputs` on an all-reduce's input that
-    was cast stays until backward ends; from `cuts` on a gradient that DTensor left whole is cut to this rank's part of
-    the weight before it is reduced, of which before only the first rows were read; from `named` on a loop over
-    gradients to reduce leaves the last one named until the reduction has been asked for."""
+    """FSDP2. Releases of torch: from `root` on (in the main branch from the day `root_day` on) an explicit
+    reshard_after_forward holds for the root as well; from `inputs` on a reduce-scatter's input stays until the next one
+    is made; from `outputs` on an all-reduce's input that was cast stays until backward ends; from `cuts` on a gradient
+    that DTensor left whole is cut to this rank's part of the weight before it is reduced, of which before only the
+    first rows were read; from `named` on a loop over gradients to reduce leaves the last one named until the reduction
+    has been asked for."""
 
     root: str
+    root_day: str
     inputs: str
     outputs: str
     cuts: str
@@ -39,6 +41,7 @@ class PerParameter:
 
 FSDP2 = PerParameter(
     "2.8",
+    "2025-06-04",
     "2.5",
     "2.6",
     "2.6",

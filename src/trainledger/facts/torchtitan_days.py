@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from trainledger.base.sources import Source
 from trainledger.facts.torchtitan_commits import DIGITS, ERAS
+from trainledger.facts.versions import at_least, parse_version
 
 NEWEST = "9999"
 
@@ -127,6 +128,15 @@ def last_day(build: str) -> str:
     releases, which newer code of torchtitan may run on."""
     match = _MAIN.match(build)
     return left_on(match.group(1)) if match else ""
+
+
+def changed(release: str, day: str, torch: str, torchtitan: str) -> bool:
+    """Whether PyTorch has a change that came with a release and into its main branch on a day: by its own release, by
+    the day of a nightly build, or under the main branch (two numbers, or none) by the day of a version of torchtitan.
+    """
+    version, made = parse_version(torch) if torch else None, dated(torch) or day_of(torchtitan)
+    released = version is not None and torch.count(".") > 1 and not dated(torch)
+    return at_least(torch or None, release) if released or made == NEWEST else made >= day
 
 
 @dataclass(frozen=True, slots=True)

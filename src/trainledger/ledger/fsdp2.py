@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from trainledger.ledger.blocks import Walked
+from trainledger.ledger.blocks import Arrived, Walked
 from trainledger.ledger.fsdp2_how import Ending
 from trainledger.ledger.fsdp2_lines import UnitLines
 from trainledger.ledger.units import ROOT_KEY, Key, Unit, UnitHooks, Units
@@ -203,8 +203,7 @@ class Fsdp2(UnitHooks):
         waiting = self.kept.waiting.pop(key, [])
         if unit is None or not (arrived or waiting):
             return self._reshard(key)
-        places = {member.weight: at for at, member in enumerate(unit.members)}  # FSDP goes through its own list
-        whole = [(one.weight, one.line) for one in sorted(arrived, key=lambda one: places[one.weight])]
+        whole = self.in_order(key, arrived)
         if not self.sync:
             return self._reshard(key) + self._accumulate(key, whole, waiting)
         events: list[int] = []
@@ -214,6 +213,12 @@ class Fsdp2(UnitHooks):
         cut = [(weight, self.lines.cut(weight, line)) for weight, line in whole]
         events += [e for (_, new), (_, old) in zip(cut, whole, strict=True) if new != old for e in (new + 1, -old - 1)]
         return [*events, *self._reshard(key), *self._last_input(), *self._to_part(unit, cut)]
+
+    def in_order(self, key: Key, arrived: Sequence[Arrived]) -> list[tuple[Weight, int]]:
+        """What arrived, in the order of the unit's own list, which FSDP goes through."""
+        unit = self.units.unit(key)
+        places = {member.weight: at for at, member in enumerate(unit.members)} if unit else {}
+        return [(one.weight, one.line) for one in sorted(arrived, key=lambda one: places[one.weight])]
 
     def _to_part(self, unit: Unit, whole: Sequence[tuple[Weight, int]]) -> list[int]:
         how, lines = self.how, self.lines

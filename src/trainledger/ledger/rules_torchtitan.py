@@ -25,8 +25,7 @@ def norm(t: Tape, torch: str, x: int, weight: int) -> int:
     out = t.fresh(t.dims[x], t.dtype[x], grad, "output")
     inverse = t.fresh(rows, FP32, False, "inverse deviation")
     saves = (x, weight, inverse) if grad else ()
-    steps = (Step(Code.GRAD, 0), Step(Code.GRAD, 1), *aten.column_scratch(t, t.dims[x], t.dims[weight]))
-    return t.run(Prim("rms_norm", (x, weight), (out, inverse), saves, steps, ()))
+    return t.run(Prim("rms_norm", (x, weight), (out, inverse), saves, (Step(Code.GRAD, 0), Step(Code.GRAD, 1)), ()))
 
 
 def _composite(t: Tape, late: bool, x: int, weight: int) -> int:

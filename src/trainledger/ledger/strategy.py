@@ -14,6 +14,7 @@ from trainledger.facts.preference_row import READ
 from trainledger.facts.sharding import FIRST, FSDP2, HOOK, SECOND, SIZE_WRAP
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import Change, holds
+from trainledger.facts.torchtitan_days import changed
 from trainledger.facts.torchtune import NAME as TORCHTUNE
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
@@ -198,7 +199,7 @@ def _schedule(plan: Plan, job: Job) -> Schedule:
 def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
     precision, parallel = plan.precision, plan.parallel
     compute = products_of(plan)
-    torch = plan.stack.versions.get("torch")
+    torch, titan = plan.stack.versions.get("torch"), plan.stack.versions.get(TORCHTITAN, "")
     ranks, given = degrees(plan).shard, parallel.reshard_after_forward
     number = int(not given) if isinstance(given, bool) else given
     between = number if number == 1 or number < ranks else 0
@@ -208,7 +209,7 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
         compute=compute,
         reduce=DTYPES[precision.reduce] if precision.reduce else compute,
         between=between,
-        root_keeps=between == 1 or not at_least(torch, FSDP2.root),
+        root_keeps=between == 1 or not changed(FSDP2.root, FSDP2.root_day, torch or "", titan),
         reduced=Reduced(
             at_least(torch, FSDP2.inputs),
             parallel.strategy == "hsdp" and at_least(torch, FSDP2.outputs),
@@ -217,7 +218,7 @@ def _fsdp2(plan: Plan, job: Job, rank: int) -> How:
             parallel.strategy == "hsdp",
         ),
         reentrant=job.run.recompute == "reentrant",
-        ending=_ending(job.run.scoring),
+        ending=_ending(plan, job.run.scoring),
         rank=rank % ranks,
         offload=plan.offload.params is not None,
         routed=_routed(plan, job),
@@ -238,8 +239,8 @@ def _routed(plan: Plan, job: Job) -> Routed | None:
     return Routed(over, by_width, titan and ranks.ep > 1)
 
 
-def _ending(scoring: Scoring) -> Ending:
-    if scoring.loss == SPREAD or scoring.form == READ:
+def _ending(plan: Plan, scoring: Scoring) -> Ending:
+    if scoring.loss == SPREAD or scoring.form == READ or plan.stack.framework == TORCHTITAN:
         return Ending.OUTSIDE
     return Ending.FUSED if scoring.loss in (CHUNKED, FUSED) else Ending.INSIDE
 

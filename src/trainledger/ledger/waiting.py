@@ -13,7 +13,7 @@ class Waiting(Fsdp2):
     def reduce(self, key: Key) -> list[int]:
         """A unit's gradients are added to what waits: in one dtype by autograd, in place. Those that weights' passes
         made since the last pass are there first; autograd adds to them."""
-        whole = [(one.weight, one.line) for one in self.arrived.pop(key, [])]
+        whole = self.in_order(key, self.arrived.pop(key, []))
         late = self.kept.late.pop(key, [])
         events = [-line - 1 for _, line in whole] if late else []
         whole = late or whole
