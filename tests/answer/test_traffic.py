@@ -115,3 +115,17 @@ def test_what_megatron_s_optimizer_leaves_on_the_device_is_stepped_there(fractio
     own = [one for place, one in found.items() if place != LINK]
     assert sum(one.read for one in own) == pytest.approx(16 * answer.parameters.total / 2, rel=0.01)
     assert sum(one.written for one in own) == pytest.approx(14 * answer.parameters.total / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("place", ["host", "nvme", "remote"])
+def test_gradients_and_weights_are_read_and_written_where_they_lie(place: str) -> None:
+    """Without master weights: gradient 2 and weight 2 read there, weight 2 written; the device has the moments."""
+    node = {"node": {**NODE, "remote": "8TB", "remote_bandwidth": "10GB"}}
+    plan = plan_of(batch={"sequence": 16}, **node, offload={"places": {"gradients": place, "weights": place}})
+    answer = estimate(plan)
+    found = {one.place: one for one in beside(answer).traffic}
+    count = answer.parameters.total
+    assert (found[place].read, found[place].written) == (4 * count, 2 * count)
+    assert (found[LINK].read, found[LINK].written) == (4 * count, 2 * count)
+    assert found["device"].read == found["device"].written == pytest.approx(4 * count, rel=0.01)
+    assert found[place].seconds is not None

@@ -91,6 +91,9 @@ class _Update:
         gradients that wait there come once."""
         read = written = self.states(place)
         size = self.stepped_at(place)
+        if not on_host(self.plan):
+            more = self.parts(place)
+            return read + more[0] + self.waiting(place), written + more[1]
         if not size:
             return read + self.waiting(place), written
         own = 0 if self.masters else self.weights(size)
@@ -100,9 +103,20 @@ class _Update:
             read, written = read + passing + passing, written + passing + passing + self.waiting(Place.NVME)
         return read, written
 
+    def parts(self, place: Place) -> tuple[int, int]:
+        """Bytes of gradients and weights that an update on the device reads and writes at a place: these lie where the
+        plan puts them."""
+        size, read, written = self.stepped_at(Place.DEVICE), 0, 0
+        where = self.plan.offload.places
+        if where.get(Account.GRADIENTS, Place.DEVICE) == place:
+            read += self.gradients(size, Place.DEVICE)
+        if where.get(Account.WEIGHTS, Place.DEVICE) == place:
+            read, written = read + (0 if self.masters else self.weights(size)), self.weights(size)
+        return read, written
+
     def waiting(self, place: Place) -> int:
-        """Bytes of gradients that lie on NVMe until the update."""
-        if place is not Place.NVME:
+        """Bytes of gradients that a framework keeps on NVMe until the update."""
+        if place is not Place.NVME or Account.GRADIENTS in self.plan.offload.places:
             return 0
         return sum(line.unit * copies for line, copies in self.lines if (line.place, line.account) == GRADIENTS_THERE)
 
@@ -135,8 +149,10 @@ class _Update:
         if on_host(self.plan):
             size = self.stepped_at(Place.HOST)
             return self.weights(size), DTYPES[self.plan.precision.gradients].bytes_of(size)
-        beyond = sum(self.states(place) for place in (Place.HOST, Place.NVME, Place.REMOTE))
-        return beyond, beyond
+        far = (Place.HOST, Place.NVME, Place.REMOTE)
+        states = sum(self.states(place) for place in far)
+        read, written = (sum(found) for found in zip(*(self.parts(place) for place in far), strict=True))
+        return states + read, states + written
 
 
 def last_update(ledger: Ledger) -> Moment:
