@@ -273,3 +273,18 @@ def test_of_losses_that_are_added_up_a_cross_entropy_counts() -> None:
         "ref_model": "given",
     }  # fmt: skip
     assert "loss_type" not in plan({**dpo, "loss_type": "ipo"}, trl="0.24.0").stack.options
+
+
+@pytest.mark.parametrize("version", ["4.45.2", "5.24.0"])
+@pytest.mark.parametrize(
+    ("model", "weights"), [("qwen2.5-0.5b", "bf16"), ("gpt2", "fp32"), ("google/gemma-2-2b", "fp32")]
+)
+def test_auto_is_the_dtype_of_the_files(model: str, weights: str, version: str) -> None:
+    found = plan({"model_name_or_path": model, "torch_dtype": "auto"}, transformers=version)
+    assert found.precision.weights == weights
+
+
+@pytest.mark.parametrize(("version", "weights"), [("4.45.2", "fp32"), ("5.24.0", "bf16")])
+def test_a_release_decides_where_no_dtype_is_asked_for(version: str, weights: str) -> None:
+    assert plan({}, transformers=version).precision.weights == weights
+    assert plan({"model_name_or_path": "gpt2"}, transformers=version).precision.weights == "fp32"

@@ -187,3 +187,11 @@ def test_variables_that_arguments_set_are_the_runs(tmp_path: Path) -> None:
 def test_no_file_is_a_problem() -> None:
     with pytest.raises(InputError, match="no file"):
         read_any([])
+
+
+def test_a_tuned_models_files_are_not_those_of_its_base(tmp_path: Path) -> None:
+    """google/gemma-2-2b is written in fp32, what was tuned from it in bf16."""
+    file = tmp_path / "args.yaml"
+    for model, weights in (("google/gemma-2-2b", "fp32"), ("google/gemma-2-2b-it", "bf16")):
+        file.write_text(f"model_name_or_path: {model}\nper_device_train_batch_size: 1\nmax_length: 64\n")
+        assert read_any([str(file)], versions={"transformers": "5.24.0"}).plan.precision.weights == weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainledger.base.sources import Source
 from trainledger.facts.checkpoints import STATE_DICT_TYPE
+from trainledger.facts.default_words import FROM_PRETRAINED
 from trainledger.facts.import_rows import FilledRow
 from trainledger.facts.versions import at_least
 
@@ -75,6 +76,12 @@ TRL_BETA = FilledRow(
 )
 KBIT = FilledRow("precision.weights", "fp32", "prepare_model_for_kbit_training casts to float32", TRL_SFT, until="0.29")
 BF16_ADAPTER = FilledRow("adapter.dtype", "bf16", "adapters of a quantised model are cast to bf16", TRL_SFT)
+CHECKPOINT = FilledRow(
+    "precision.weights",
+    "bf16",
+    "dtype auto: the checkpoint's, taken to be bf16 where that is not known",
+    FROM_PRETRAINED,
+)
 SHARDS = FilledRow("precision.weights", "fp32", "trained shards are kept in float32", UPCAST, since="0.30")
 FSDP_VERSION = (
     FilledRow("fsdp.version", 2, "fsdp_config version 2", FSDP2, since="5.10"),

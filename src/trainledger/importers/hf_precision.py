@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainledger.facts.deepspeed import STAGES
-from trainledger.facts.import_hf_filled import BF16_ADAPTER, KBIT, SHARDS, holds
+from trainledger.facts.import_hf_filled import BF16_ADAPTER, CHECKPOINT, KBIT, SHARDS, holds
 from trainledger.facts.sharding import FIRST
 from trainledger.importers.deepspeed_json import ON
+from trainledger.importers.model_source import catalogued
 from trainledger.importers.piece import AUTO
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def precision(joined: Joined) -> None:
         checkpoint = joined.fact("model.dtype")
         if isinstance(checkpoint, str):
             joined.say("precision.weights", checkpoint, joined.where("model.dtype"))
+        else:
+            joined.fill(CHECKPOINT, catalogued(joined.value("model")))
     if ON in joined.facts:
         _deepspeed(joined)
     elif mixed(joined)[0] != "no":

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from trainledger.base.problems import InputError
+from trainledger.facts.names import CHECKPOINT_DTYPES
 from trainledger.importers.draft import Ignored
 from trainledger.importers.hf_config import model_keys, read_config
 from trainledger.importers.hub import config_path, is_hub_id
@@ -32,6 +33,19 @@ def resolve_model(model: str | dict[str, Any], folder: str = "") -> tuple[dict[s
         return model_keys(model)
     keys, ignored = _named(name.strip(), folder)
     return laid_over(keys, model), ignored
+
+
+def catalogued(model: object) -> str | None:
+    """The dtype of a catalogue model's files, where its row says one."""
+    from trainledger.facts.catalogue import find_model
+
+    if not isinstance(model, str):
+        return None
+    try:
+        named = find_model(model).keys().get("dtype")
+    except InputError:
+        return None
+    return CHECKPOINT_DTYPES.get(str(named))
 
 
 def _named(name: str, folder: str) -> tuple[dict[str, Any], tuple[Ignored, ...]]:

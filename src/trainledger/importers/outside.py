@@ -15,7 +15,7 @@ from trainledger.importers.draft import Draft, Ignored
 from trainledger.importers.formats import MODEL, Context, extract, format_of, recognised
 from trainledger.importers.hf_settle import DEFAULT, settle
 from trainledger.importers.inputs import Input, read_input
-from trainledger.importers.model_source import resolve_model
+from trainledger.importers.model_source import catalogued, resolve_model
 from trainledger.importers.piece import AUTO, Given, Piece, Rank
 from trainledger.importers.plan_file import draft_of
 from trainledger.importers.sets import apply_sets
@@ -180,7 +180,7 @@ def _locate(piece: Piece, folder: str) -> None:
             held[key] = Given(full, model.where)
             piece.files.append((os.path.abspath(full), model.where))
         elif base := _untuned(model.value):
-            held[key] = Given(base, model.where)
+            held[key] = Given(_tuned(base), model.where)
             why = f"taken for {base}: tuning keeps a model's shape"
             piece.ignored.append(Ignored(f"{model.where} {model.value}", why))
 
@@ -194,9 +194,14 @@ def _acting(piece: Piece, folder: str) -> None:
         if os.path.exists(full):
             piece.given[key] = Given(full, model.where)
         elif base := _untuned(model.value):
-            piece.given[key] = Given(base, model.where)
+            piece.given[key] = Given(_tuned(base), model.where)
             why = f"taken for {base}: tuning keeps a model's shape"
             piece.ignored.append(Ignored(f"{model.where} {model.value}", why))
+
+
+def _tuned(base: str) -> str | dict[str, str]:
+    """What a plan says of a tuned model: that which it was tuned from, whose files may have another dtype."""
+    return {"name": base, "dtype": "bfloat16"} if catalogued(base) else base
 
 
 def _untuned(name: str) -> str:

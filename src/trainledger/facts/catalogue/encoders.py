@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from trainledger.facts.catalogue.entry import Entry, Keys, row
+from trainledger.facts.catalogue.entry import WIDE, Entry, Keys, row
 
 _BERT: Keys = {
-    "model_type": "bert", "architectures": ("BertForMaskedLM",), "vocab_size": 30522, "max_position_embeddings": 512,
-    "type_vocab_size": 2, "hidden_act": "gelu", "tie_word_embeddings": True, "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
+    **WIDE, "model_type": "bert", "architectures": ("BertForMaskedLM",), "vocab_size": 30522,
+    "max_position_embeddings": 512, "type_vocab_size": 2, "hidden_act": "gelu", "tie_word_embeddings": True,
+    "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
 }  # fmt: skip
 _CASED: Keys = {**_BERT, "vocab_size": 28996}
 _ROBERTA: Keys = {
@@ -17,7 +17,7 @@ _ROBERTA: Keys = {
 _BASE: Keys = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 _LARGE: Keys = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
 _MODERN: Keys = {
-    "model_type": "modernbert", "architectures": ("ModernBertForMaskedLM",), "vocab_size": 50368,
+    **WIDE, "model_type": "modernbert", "architectures": ("ModernBertForMaskedLM",), "vocab_size": 50368,
     "tie_word_embeddings": True, "local_attention": 128, "global_attn_every_n_layers": 3, "norm_bias": False,
     "decoder_bias": True, "max_position_embeddings": 8192,
 }  # fmt: skip

@@ -32,6 +32,10 @@ class Entry:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in self.config}
 
 
+# Files that are known to hold fp32; those of a row that says nothing are taken to hold bf16.
+WIDE: Keys = {"dtype": "float32"}
+
+
 def row(name: str, hub_id: str, date: str, parameters: int | None, config: Keys) -> Entry:
     """One row; its source is the model's own page on the Hub, published in the month `date`."""
     source = Source(f"{hub_id}, config.json and weights index", f"https://huggingface.co/{hub_id}", date)

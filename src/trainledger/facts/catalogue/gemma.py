@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from trainledger.base.sources import Source
-from trainledger.facts.catalogue.entry import Entry, Keys, row, shape
+from trainledger.facts.catalogue.entry import WIDE, Entry, Keys, row, shape
 
 _GEMMA: Keys = {
     "model_type": "gemma", "vocab_size": 256000, "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True,
     "head_dim": 256, "attention_bias": False,
 }  # fmt: skip
 _GEMMA2: Keys = {
-    **_GEMMA, "model_type": "gemma2", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 4096,
+    **_GEMMA, **WIDE, "model_type": "gemma2", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 4096,
     "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
 }  # fmt: skip
 _GEMMA3: Keys = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trainledger.facts.catalogue.entry import Entry, Keys, row, shape
+from trainledger.facts.catalogue.entry import WIDE, Entry, Keys, row, shape
 
 _GPT2: Keys = {
-    "model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "activation_function": "gelu_new",
+    **WIDE, "model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "activation_function": "gelu_new",
     "tie_word_embeddings": True, "attn_pdrop": 0.1, "embd_pdrop": 0.1, "resid_pdrop": 0.1,
 }  # fmt: skip
 _OSS: Keys = {

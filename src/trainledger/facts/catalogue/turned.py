@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainledger.facts.catalogue.entry import Entry, Keys, row, shape
+from trainledger.facts.catalogue.entry import WIDE, Entry, Keys, row, shape
 
 _GPTJ: Keys = {
     "activation_function": "gelu_new", "tie_word_embeddings": False, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
@@ -18,7 +18,7 @@ _NEMOTRON: Keys = {
     "partial_rotary_factor": 0.5, "attention_bias": False, "mlp_bias": False,
 }  # fmt: skip
 _OLMO: Keys = {
-    "model_type": "olmo", "vocab_size": 50304, "hidden_act": "silu", "attention_bias": False, "clip_qkv": None,
+    **WIDE, "model_type": "olmo", "vocab_size": 50304, "hidden_act": "silu", "attention_bias": False, "clip_qkv": None,
 }  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def _codegen(size: str, hidden: int, layers: int, heads: int, rotary: int) -> En
 
 ENTRIES: tuple[Entry, ...] = (
     row("gpt-j-6b", "EleutherAI/gpt-j-6b", "2021-06", 6050882784, {
-        **_GPTJ, "model_type": "gptj", "vocab_size": 50400, "n_embd": 4096, "n_layer": 28, "n_head": 16,
+        **_GPTJ, **WIDE, "model_type": "gptj", "vocab_size": 50400, "n_embd": 4096, "n_layer": 28, "n_head": 16,
         "rotary_dim": 64,
     }),
     _codegen("350M", 1024, 20, 16, 32),
