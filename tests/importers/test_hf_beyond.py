@@ -31,7 +31,12 @@ def test_checkpoints_and_workers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("more", "limit"),
-    [({"load_best_model_at_end": True}, 2), ({"load_best_model_at_end": False}, 1), ({"save_strategy": "no"}, None)],
+    [
+        ({"load_best_model_at_end": True}, 2),
+        ({"load_best_model_at_end": False}, 1),
+        ({"save_strategy": "no"}, None),
+        ({"save_strategy": False}, None),
+    ],
 )
 def test_the_best_checkpoint_stays_beside_the_last(tmp_path: Path, more: dict[str, Any], limit: int | None) -> None:
     save = plan_of(tmp_path, save_total_limit=1, **more).save

@@ -37,6 +37,7 @@ BEYOND_COUNTS: tuple[tuple[str, str], ...] = (
     *((f"stack.options.{name}", name) for name in ("dataloader_num_workers", "dataloader_prefetch_factor")),
 )
 SAVES, BEST = "save_strategy", "load_best_model_at_end"
+NEVER = ("no", "false")  # YAML's no, out of quotes, is false
 WEIGHTS_ONLY, LEAN = "save_only_model", "low_cpu_mem_usage"
 EVALUATES = ("eval_strategy", "evaluation_strategy")
 EVALUATED = ("per_device_eval_batch_size", "per_gpu_eval_batch_size")

@@ -11,6 +11,7 @@ from trainledger.facts.import_hf import (
     EVALUATED,
     EVALUATES,
     LEAN,
+    NEVER,
     SAVES,
     WEIGHTS_ONLY,
 )
@@ -24,7 +25,7 @@ def beyond_keys(given: Arguments) -> None:
     at the end."""
     found = {name: given.whole(name, least=-1) or 0 for _, name in BEYOND_COUNTS}
     limit = next(name for path, name in BEYOND_COUNTS if path == "save.limit")
-    if (given.text(SAVES) or "").lower() == "no":
+    if str(given.raw(SAVES)).lower() in NEVER:
         found[limit] = 0
     elif found[limit] == 1 and given.flag(BEST):
         found[limit] = len(("best", "last"))
