@@ -211,3 +211,15 @@ def test_preferences_run_on_the_trl_that_a_release_installs(
 def test_shares_of_the_chosen_are_options(tmp_path: Path) -> None:
     plan = draft(tmp_path, f"{BASE}rl: simpo\ncpo_alpha: 0.0\nbf16: true\n").plan
     assert (plan.task, plan.stack.options["cpo_alpha"]) == ("simpo", 0.0)
+
+
+def test_what_it_saves_and_evaluates(tmp_path: Path) -> None:
+    text = f"{BASE}micro_batch_size: 1\nsave_total_limit: 1\nload_best_model_at_end: true\nsave_only_model: true\n"
+    save = draft(tmp_path, text).plan.save
+    assert save is not None
+    assert (save.limit, save.optimizer) == (2, False)  # the best one, and the last
+    more = f"{BASE}micro_batch_size: 1\neval_batch_size: 4\n"
+    assert draft(tmp_path, more).plan.evaluation is None  # there is no set to evaluate
+    evaluation = draft(tmp_path, f"{more}val_set_size: 0.1\n").plan.evaluation
+    assert evaluation is not None
+    assert evaluation.micro_batch == 4

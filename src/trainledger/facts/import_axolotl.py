@@ -28,7 +28,8 @@ liger_glu_activation liger_cross_entropy liger_fused_linear_cross_entropy cut_cr
 plugins fp32_norms eval_batch_size lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel
 ddp_bucket_cap_mb ddp_broadcast_buffers ddp_find_unused_parameters
 neftune_noise_alpha noisy_embedding_alpha torch_empty_cache_steps selective_checkpointing
-unfrozen_parameters trl.use_vllm cpo_alpha rpo_alpha
+unfrozen_parameters trl.use_vllm cpo_alpha rpo_alpha save_total_limit save_only_model save_strategy
+load_best_model_at_end val_set_size test_datasets
 """
 _NOTHING = """
 base_model_config cls_model_config tokenizer_config tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common
@@ -36,7 +37,7 @@ tokenizer_type processor_type processor_kwargs processor_kwargs.* tokenizer_save
 model_type type_of_model model_revision revision_of_model output_dir hub_model_id hub_strategy hub_revision
 save_safetensors special_tokens special_tokens.* is_falcon_derived_model is_llama_derived_model
 is_mistral_derived_model is_qwen_derived_model strict resume_from_checkpoint auto_resume_from_checkpoints
-mean_resizing_embeddings reinit_weights datasets datasets.* test_datasets test_datasets.*
+mean_resizing_embeddings reinit_weights datasets datasets.* test_datasets.*
 shuffle_merged_datasets shuffle_before_merging_datasets dataset_prepared_path dataset_shard_num dataset_shard_idx
 skip_prepare_dataset num_dataset_shards_to_save dataset_processes dataset_num_proc dataset_exact_deduplication
 dataset_keep_in_memory dataloader_pin_memory dataloader_num_workers dataloader_prefetch_factor dataloader_drop_last
@@ -50,14 +51,14 @@ pretraining_sample_concatenation streaming streaming_multipack_buffer_size train
 embedding_lr embedding_lr_scale weight_decay lr_scheduler lr_scheduler_kwargs lr_scheduler_kwargs.*
 lr_quadratic_warmup cosine_min_lr_ratio cosine_constant_lr_ratio lr_div_factor lr_groups lr_groups.* adam_epsilon
 adam_epsilon2 adam_beta1 adam_beta2 adam_beta3 dion_lr dion_momentum num_epochs max_steps warmup_steps warmup_ratio
-eval_steps evals_per_epoch eval_strategy evaluation_strategy save_steps saves_per_epoch save_strategy
-save_total_limit save_first_step logging_steps early_stopping_patience load_best_model_at_end save_only_model
+eval_steps evals_per_epoch eval_strategy evaluation_strategy save_steps saves_per_epoch
+save_first_step logging_steps early_stopping_patience
 profiler_steps profiler_steps_start include_tokens_per_second include_tkps use_tensorboard use_wandb use_mlflow
 use_comet use_trackio wandb_* mlflow_* hf_mlflow_log_artifacts comet_* trackio_* gradio_* use_otel_metrics
 otel_metrics_* ray_run_name resources_per_worker resources_per_worker.* chat_template chat_template_jinja
 chat_template_kwargs chat_template_kwargs.* eot_tokens default_system_message fix_untrained_tokens is_preprocess
 preprocess_iterable total_num_tokens total_supervised_tokens sample_packing_eff_est axolotl_config_path
-val_set_size rl_beta dpo_beta orpo_alpha simpo_gamma kto_desirable_weight kto_undesirable_weight
+rl_beta dpo_beta orpo_alpha simpo_gamma kto_desirable_weight kto_undesirable_weight
 dpo_label_smoothing dpo_use_weighting dpo_loss_type dpo_loss_weights center_rewards_coefficient
 lora_fan_in_fan_out lora_alpha_pattern lora_alpha_pattern.* loraplus_lr_ratio loraplus_lr_embedding
 peft_use_rslora peft_init_lora_weights merge_lora merge_method qlora_sharded_model_loading embeddings_skip_upcast
@@ -112,6 +113,7 @@ AXOLOTL_KEYS: tuple[KeyRow, ...] = (
     *uncounted(SCHEMA, _UNCOUNTED),
 )
 # The Trainer's arguments and the keys that hand them on as they are, in both directions.
+SAVED = ("save_total_limit", "save_only_model", "save_strategy", "load_best_model_at_end")
 SAME: tuple[tuple[str, str], ...] = (
     ("optim_args", "optim_args"),
     ("max_grad_norm", "max_grad_norm"),
@@ -120,6 +122,7 @@ SAME: tuple[tuple[str, str], ...] = (
     ("ddp_find_unused_parameters", "ddp_find_unused_parameters"),
     ("neftune_noise_alpha", "neftune_noise_alpha"),
     ("torch_empty_cache_steps", "torch_empty_cache_steps"),
+    *((name, name) for name in SAVED),
 )
 BATCH_SAME = (
     ("per_device_train_batch_size", "micro_batch_size"),

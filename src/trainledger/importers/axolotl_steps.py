@@ -30,10 +30,17 @@ def batch(front: FrontEnd) -> None:
     if own.flag("sample_packing"):
         front.hand("packing", True, "sample_packing")
     if (evaluated := own.whole("eval_batch_size")) and evaluated > (own.whole("micro_batch_size") or 1):
-        front.uncounted("eval_batch_size", own.where("eval_batch_size"), Direction.LOW)
+        _evaluated(front)
     if own.raw("sequence_len") is None and own.has("sequence_length", "max_seq_length"):
         name = own.name("sequence_length", "max_seq_length")
         front.refuse(name, "Axolotl has no such key, and cuts at 512 tokens", "Write sequence_len.")
+
+
+def _evaluated(front: FrontEnd) -> None:
+    """An evaluation in larger batches than training's, where there is a set for it."""
+    if front.own.number("val_set_size") or front.own.raw("test_datasets"):
+        front.hand("eval_strategy", "epoch", "eval_batch_size")
+        front.hand("per_device_eval_batch_size", front.own.raw("eval_batch_size"), "eval_batch_size")
 
 
 def _padded(front: FrontEnd, length: int) -> int:
