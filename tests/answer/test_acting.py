@@ -349,3 +349,23 @@ def test_an_engine_s_share_of_its_own_device_has_its_context_in_it(share: float,
     roles = {"rollout": {"placement": 2, "engine": {"memory_share": share}}}
     found = made(roles, stack=VERL, parallel=EIGHT)
     assert found.verdict.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("trl", "options", "sequences"),
+    [("1.16.0", {}, 4), ("1.16.0", {"steps_per_generation": 8}, 8), ("0.17.0", {}, 4), ("0.16.1", {}, 1)],
+)
+def test_trl_samples_and_scores_the_sequences_of_several_micro_batches(
+    trl: str, options: dict[str, object], sequences: int
+) -> None:
+    """Those of the step where nothing else is said; each is a micro-batch here."""
+    versions = {**TRL["versions"], "trl": trl} if isinstance(TRL["versions"], dict) else {}
+    loss = "fused-linear" if trl == "1.16.0" else "full-fp32"
+    found, one = (
+        made({"reward": {}}, stack={"versions": versions, "loss": loss, "options": more}, batch={"accumulation": 4})
+        for more in (options, {"steps_per_generation": 1})
+    )
+    caches = [sum(line.unit for line in made.ledger.lines if line.account is Account.CACHE) for made in (found, one)]
+    assert caches[0] == sequences * caches[1]
+    rewards = [row(made, "rewards").allocated for made in (found, one)]
+    assert (rewards[0] > rewards[1]) == (sequences > 1)

@@ -66,3 +66,10 @@ def test_a_command_reads_its_files_roles(tmp_path: Path) -> None:
 def test_the_loss_goes_by_the_release(tmp_path: Path) -> None:
     losses = {trl: plan(tmp_path, trl).stack.loss for trl in ("0.19.1", "1.14.0", "1.15.0", "1.16.0")}
     assert losses == {"0.19.1": "full-fp32", "1.14.0": "full-fp32", "1.15.0": "fused-linear", "1.16.0": "fused-linear"}
+
+
+def test_a_reward_model_is_a_role(tmp_path: Path) -> None:
+    found = plan(tmp_path, reward_model_name_or_path="qwen2.5-7b", steps_per_generation=16)
+    assert acting(found) == ["policy", "reward"]
+    assert found.stack.options["steps_per_generation"] == 16
+    assert acting(plan(tmp_path)) == ["policy"]

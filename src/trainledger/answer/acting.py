@@ -47,7 +47,7 @@ from trainledger.plan.acting import COLOCATED, Engine, Role
 from trainledger.plan.degrees import degrees
 from trainledger.plan.mesh import coordinates, mesh_of
 from trainledger.plan.mesh import roles as classes_of
-from trainledger.plan.roles import role_plan
+from trainledger.plan.roles import role_plan, sampled, scored
 from trainledger.plan.schema import Plan
 
 LOG_PROBS = "log-probs"
@@ -155,7 +155,7 @@ class _Maker:
         return made
 
     def _part(self, name: str) -> Part:
-        own, role, architecture = role_plan(self.plan, name), self.roles[name], self.on[0]
+        own, role, architecture = role_plan(self.plan, name), scored(self.plan, name, self.roles[name]), self.on[0]
         if name == ROLLOUT:
             return _engine(self._rollout(), role.engine is not None and role.engine.sleep_level in ENGINE.kept)
         model = model_for(own, name)
@@ -171,7 +171,7 @@ class _Maker:
         named = tuple(line + len(whole.lines) for line in alone.named)
         if name != POLICY or ROLLOUT in self.roles:
             return _kept(own, Part(more, built, made, named=named))
-        batch = role.forward_batch or own.batch.micro_batch
+        batch = role.forward_batch or sampled(own)
         copies = generated(own, spread(model, own), (batch, _iteration(own).caches))
         numbered = [(len(more) + at, count) for at, (_, count) in enumerate(copies)]
         made[Deed.GENERATE] = tuple(Segment("", *run) for run in (*births(numbered), *deaths(numbered)))

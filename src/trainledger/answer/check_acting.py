@@ -8,7 +8,18 @@ from dataclasses import replace
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.units import format_size
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
-from trainledger.facts.phases import DISTILL, POLICY, ROLES, ROLLOUT, TASKS, TEACHER, TRAINED, iteration_of, phases_of
+from trainledger.facts.phases import (
+    DISTILL,
+    POLICY,
+    ROLES,
+    ROLLOUT,
+    TASKS,
+    TEACHER,
+    TRAINED,
+    VALUED,
+    iteration_of,
+    phases_of,
+)
 from trainledger.ledger.rollout import Rollout
 from trainledger.plan.acting import COLOCATED, IDLE, Engine, Role
 from trainledger.plan.degrees import degrees
@@ -52,7 +63,8 @@ def acting_problems(plan: Plan, check: Callable[[Plan], None]) -> Iterator[Probl
             try:
                 check(_unsaved(role_plan(plan, name)))
             except InputError as error:
-                yield from (_under(name, one) for one in error.problems)
+                valued = name in VALUED  # whose loss, of one number for each token, is not the trainer's
+                yield from (_under(name, one) for one in error.problems if not valued or one.path != "stack.loss")
 
 
 def _megatron(plan: Plan) -> Iterator[Problem]:

@@ -22,6 +22,7 @@ COUNTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("batch.accumulation", ("gradient_accumulation_steps",)),
     ("batch.sequence", LENGTHS),
     ("stack.options.torch_empty_cache_steps", ("torch_empty_cache_steps",)),
+    ("stack.options.steps_per_generation", ("steps_per_generation",)),
 )
 FLAGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     *(

@@ -6,6 +6,7 @@ from trainledger.base.sources import Source
 from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, SETTINGS, Moves, Setting, Value
 from trainledger.facts.option_row import Direction, Effect, Kind, Row, counted, harmless, uncounted
 from trainledger.facts.peft import UPCAST
+from trainledger.facts.phases import SAMPLING
 from trainledger.facts.torchtitan import COMPONENTS
 
 OPTIONS, ENV, ALLOCATOR = "stack.options", "stack.env", "stack.allocator"
@@ -65,6 +66,7 @@ STACK_ROWS: tuple[Row, ...] = (
         ),
     ),
     *counted(OPTIONS, TRL, (("precompute_ref_log_probs", BOOL), ("ref_model", TEXT), ("disable_dropout", BOOL))),
+    *counted(OPTIONS, SAMPLING.source, ((SAMPLING.option, COUNT),)),
     *counted(OPTIONS, TRL, (("loss_type", TEXTS), ("use_weighting", BOOL))),
     *counted(OPTIONS, TRL, (("rpo_alpha", NUMBER), ("cpo_alpha", NUMBER))),
     *uncounted(

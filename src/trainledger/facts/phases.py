@@ -170,6 +170,29 @@ MOVED = Source(
     "offload_megatron_optimizer",
     "0.7.0",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A package whose trainer samples the sequences of several micro-batches at once, from a release on, and scores
+    them by a reward model so: of an optimizer step's, or of as many as its option says."""
+
+    package: str
+    since: str
+    option: str
+    source: Source
+
+
+SAMPLING = Sampling(
+    "trl",
+    "0.17",
+    "steps_per_generation",
+    Source(
+        "TRL GRPOTrainer, generation batches",
+        "trl/trainer/grpo_trainer.py, get_train_dataloader, _prepare_inputs, _calculate_rewards",
+        "0.17.0 to 1.16.0",
+    ),
+)
 GENERATION = Source(
     "Transformers generation",
     "transformers/generation/utils.py, _sample; cache_utils.py, DynamicLayer.update; trl/models/utils.py, "

@@ -7,6 +7,7 @@ from trainledger.importers.arguments import Arguments
 from trainledger.importers.piece import Given
 
 COLOCATE = "colocate"
+REWARDS = "reward_model_name_or_path"  # a model that scores completions, on every device beside the policy
 LOSS_TYPE = "run.loss_type"  # the fact which loss the arguments name first
 REFERENCED = (
     "run.reference"  # the fact whether a reference is read; it is a model of its own where no adapter is trained
@@ -14,13 +15,15 @@ REFERENCED = (
 
 
 def grpo_roles(given: Arguments) -> None:
-    """Give the roles, whether a reference is read, and the tokens of completions: no others count. A server's devices
-    are not said."""
+    """Give the roles, a reward model among them, whether a reference is read, and the tokens of completions: no others
+    count. A server's devices are not said."""
     piece = given.piece
     length, counted = piece.given.get("batch.sequence"), given.whole("max_completion_length", least=1)
     if length and counted and isinstance(length.value, int) and counted <= length.value:
         piece.give("batch.loss_tokens", counted, given.where("max_completion_length"))
     piece.give("roles.policy.placement", "colocated", given.where("num_generations"))
+    if model := given.text(REWARDS):
+        piece.give("roles.reward.model", model, given.where(REWARDS))
     beta, forced = given.number("beta"), bool(given.flag("force_use_ref_model"))
     if beta is not None or forced:
         piece.facts[REFERENCED] = Given(forced or bool(beta), given.where("beta", "force_use_ref_model"))

@@ -7,7 +7,8 @@ from math import prod
 from typing import Any
 
 from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
-from trainledger.facts.phases import POLICY, ROLLOUT, TEACHER, TRAINED, VALUED
+from trainledger.facts.phases import POLICY, REWARD, ROLLOUT, SAMPLING, TEACHER, TRAINED, VALUED
+from trainledger.facts.versions import at_least
 from trainledger.plan.acting import COLOCATED, Role, Roles
 from trainledger.plan.schema import Plan, as_mapping
 
@@ -91,3 +92,18 @@ def settled(role: Role, whole: Plan) -> Role:
     """The role with every key of its own resolved plan, so that `role_plan` reads it back."""
     data = as_mapping(whole)
     return role.model_copy(update={**{key: data.get(key) for key in SECTIONS}, "model": data["model"]})
+
+
+def sampled(plan: Plan) -> int:
+    """Sequences that a plan's policy samples at once."""
+    release, stack = plan.stack.versions.get(SAMPLING.package), plan.stack
+    if stack.framework != "transformers" or not release or not at_least(release, SAMPLING.since):
+        return plan.batch.micro_batch
+    return plan.batch.micro_batch * int(stack.options.get(SAMPLING.option) or plan.batch.accumulation)
+
+
+def scored(plan: Plan, name: str, role: Role) -> Role:
+    """The role of a plan: a reward model scores at once what was sampled at once, unless its own batch is said."""
+    if name != REWARD or role.forward_batch is not None:
+        return role
+    return role.model_copy(update={"forward_batch": sampled(plan)})
