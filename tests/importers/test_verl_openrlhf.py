@@ -192,3 +192,41 @@ def test_any_overrides_make_a_piece(pairs: list[tuple[str, str]]) -> None:
 def test_any_arguments_make_a_piece(pairs: list[tuple[str, str]]) -> None:
     text = " ".join(f"{key} {value!r}" for key, value in pairs)
     assert isinstance(of(openrlhf, f"deepspeed --module openrlhf.cli.train_sft {text}"), Piece)
+
+
+def test_an_adapter_from_a_file_is_its_own_reference() -> None:
+    base, own = "python -m verl.trainer.main_ppo algorithm.adv_estimator=grpo", "actor_rollout_ref."
+    micro = f"{own}model.path=m {own}actor.ppo_micro_batch_size_per_gpu=2 {own}actor.use_kl_loss=True"
+    found = of(verl, f"{base} {micro} {own}model.lora_adapter_path=/saved")
+    assert found.given["adapter.kind"].value == "lora"
+    assert not any(path.startswith("roles.reference") for path in (*found.given, *found.filled))
+    assert [one.path for one in found.uncounted] == [f"{own}model.lora_adapter_path"]
+    name = "--config-name=ppo_megatron_trainer.yaml"
+    wide = of(verl, f"{base} {name} {micro} {own}actor.strategy=megatron {own}model.lora.rank=16")
+    assert not any(path.startswith("roles.reference") for path in (*wide.given, *wide.filled))
+
+
+def test_the_critic_has_keys_of_its_own() -> None:
+    base, own = "python -m verl.trainer.main_ppo algorithm.adv_estimator=gae", "actor_rollout_ref."
+    micro = f"{own}model.path=m {own}actor.ppo_micro_batch_size_per_gpu=2 critic.ppo_micro_batch_size_per_gpu=4"
+    alone = of(verl, f"{base} {micro} critic.optim.lr=1e-5 critic.model.fsdp_config.param_offload=False")
+    assert [path for path in alone.given if path.startswith("roles.critic")] == [
+        "roles.critic.placement", "roles.critic.batch.micro_batch"
+    ]  # fmt: skip
+    assert not alone.uncounted
+    spread = f"{base} {micro} {own}actor.ulysses_sequence_parallel_size=2"
+    assert of(verl, spread).given["roles.critic.parallel.cp"].value == 1  # its own degree, which is not said
+    assert of(verl, f"{spread} critic.ulysses_sequence_parallel_size=4").given["roles.critic.parallel.cp"].value == 4
+    more = (
+        "critic.model.enable_gradient_checkpointing=False critic.model.lora_rank=8 critic.model.path=n "
+        "critic.model.fsdp_config.param_offload=True critic.model.fsdp_config.optimizer_offload=True "
+        "reward_model.enable=True reward_model.model.path=r reward_model.micro_batch_size_per_gpu=32 "
+        "reward_model.model.fsdp_config.param_offload=True"
+    )
+    said = {path: one.value for path, one in of(verl, f"{base} {micro} {more}").given.items()}
+    assert said["roles.critic.stack.recompute"] == {"kind": "none"}
+    assert said["roles.critic.adapter"] == {"kind": "lora", "r": 8, "targets": "all-linear"}
+    assert (said["roles.critic.states.idle"], said["roles.reward.states.idle"]) == ("offloaded", "offloaded")
+    assert said["roles.reward.forward_batch"] == 32
+    never = of(verl, f"{base} {micro} {own}model.enable_gradient_checkpointing=False").given
+    assert never["roles.critic.stack.recompute"].value == {"kind": "full", "reentrant": False}

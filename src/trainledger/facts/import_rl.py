@@ -25,6 +25,22 @@ BUCKET, BUCKETS = f"{ROLLOUT}update_weights_bucket_megabytes", "sglang"  # and t
 SCORED, REF_SCORED = f"{ROLLOUT}log_prob_micro_batch_size_per_gpu", f"{REF}log_prob_micro_batch_size_per_gpu"
 KL = (f"{ACTOR}use_kl_loss", "algorithm.use_kl_in_reward")
 AWAY = (f"{ACTOR}fsdp_config.param_offload", f"{ACTOR}fsdp_config.optimizer_offload")
+CRITIC, REWARD = "critic.", "reward_model."
+VERL_VALUED = (  # of critics and reward models: what counts, and what moves no memory
+    f"""
+{CRITIC}ulysses_sequence_parallel_size {CRITIC}model.enable_gradient_checkpointing {CRITIC}model.lora_rank
+{CRITIC}model.target_modules {CRITIC}model.fsdp_config.param_offload {CRITIC}model.fsdp_config.optimizer_offload
+{CRITIC}forward_micro_batch_size_per_gpu {REWARD}micro_batch_size_per_gpu {REWARD}model.fsdp_config.param_offload
+""",
+    f"""
+{CRITIC}optim.lr {CRITIC}optim.lr_* {CRITIC}optim.weight_decay {CRITIC}optim.betas {CRITIC}optim.min_lr_ratio
+{CRITIC}optim.warmup_style {CRITIC}optim.num_cycles {CRITIC}optim.total_training_steps {CRITIC}cliprange_value
+{CRITIC}ppo_epochs {CRITIC}ppo_mini_batch_size {CRITIC}shuffle {CRITIC}loss_agg_mode {CRITIC}model.tokenizer_path
+{CRITIC}model.lora_alpha {CRITIC}model.trust_remote_code {CRITIC}checkpoint.* {CRITIC}profiler.* {CRITIC}_target_
+{CRITIC}model._target_ {CRITIC}rollout_n {REWARD}model.trust_remote_code {REWARD}model.input_tokenizer
+{REWARD}reward_manager {REWARD}launch_reward_fn_async {REWARD}max_length
+""",
+)
 VERL_ACTING = (BUCKET, SHARE, ENGINE_TP, FREES, SCORED, REF_SCORED, *KL, *AWAY, "critic.enable", "critic.model.path",
                "critic.ppo_micro_batch_size_per_gpu", "reward_model.enable", "reward_model.model.path")  # fmt: skip
 MICRO = f"{ACTOR}ppo_micro_batch_size_per_gpu"
@@ -38,7 +54,8 @@ ESTIMATORS = {"grpo": "grpo", "gae": "ppo"}
 KEPT = "trainer.max_actor_ckpt_to_keep"
 VERL_READ = f"""
 algorithm.adv_estimator data.max_prompt_length data.max_response_length {MODEL}path
-{MODEL}enable_gradient_checkpointing {MODEL}lora_rank {MODEL}target_modules {MODEL}use_liger {ACTOR}strategy {MICRO}
+{MODEL}enable_gradient_checkpointing {MODEL}lora_rank {MODEL}lora_adapter_path {MODEL}target_modules
+{MODEL}use_liger {ACTOR}strategy {MICRO}
 {ACTOR}ppo_micro_batch_size {MINI} {ACTOR}use_dynamic_bsz {TOKENS} {ACTOR}ulysses_sequence_parallel_size
 {ACTOR}grad_clip {ACTOR}fsdp_config.fsdp_size {ACTOR}fsdp_config.model_dtype {ACTOR}fsdp_config.dtype
 {ACTOR}fsdp_config.reshard_after_forward {ACTOR}fsdp_config.forward_prefetch {ACTOR}fsdp_config.offload_policy
@@ -78,6 +95,8 @@ actor_rollout_ref.nccl_timeout model.* optim.* sandbox_fusion.* reward.* _target
 VERL_ROWS: tuple[KeyRow, ...] = (
     *read(VERL, (*VERL_READ.split(), *VERL_ACTING, CRITIC_TOKENS, SCORED_TOKENS, REF_SCORED_TOKENS, *megatron.READ)),
     *nothing(VERL, megatron.QUIET),
+    *read(VERL, VERL_VALUED[0].split()),
+    *nothing(VERL, VERL_VALUED[1].split()),
     *uncounted(VERL, ((name, Direction.LOW) for name in VERL_ROLES.split())),
     *uncounted(VERL, ((name, Direction.EITHER) for name in VERL_EITHER.split())),
     *nothing(VERL, VERL_SILENT.split()),

@@ -37,12 +37,13 @@ from trainledger.facts.import_rl import (
     VERL_TUNED,
 )
 from trainledger.facts.import_rows import FilledRow
-from trainledger.facts.import_verl_megatron import STATES
+from trainledger.facts.import_verl_megatron import ADAPTER, STATES
 from trainledger.facts.option_row import Direction
 from trainledger.importers import verl_megatron
 from trainledger.importers.draft import Uncounted
 from trainledger.importers.piece import Piece
 from trainledger.importers.settings import Settings
+from trainledger.importers.verl_valued import critic_keys, reward_keys
 
 OFF = (False, "False", "false")
 
@@ -51,7 +52,8 @@ def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
     """The reference where a divergence is asked for, the critic, the reward model, and vLLM's engine."""
     if not megatron:
         _fill(piece, VERL_LOSS)
-    tuned = given.has(f"{MODEL}lora_rank") and bool(given.whole(f"{MODEL}lora_rank", 0))
+    ranks = (one for one in (f"{MODEL}lora_rank", ADAPTER) if given.has(one))
+    tuned = given.has(f"{MODEL}lora_adapter_path") or any(given.whole(one, 0) for one in ranks)
     _scored(given, "policy", SCORED, SCORED_TOKENS)
     if not megatron and (state := STATES.get((given.has(AWAY[0]), given.has(AWAY[1])))):
         piece.give("roles.policy.states.idle", state, given.where(next(filter(given.has, AWAY))))
@@ -66,8 +68,7 @@ def verl_roles(given: Settings, piece: Piece, megatron: bool) -> None:
         named = {path.split(".")[1] for path in piece.given if path.startswith("roles.")}
         verl_megatron.roles(given, piece, frozenset({"policy", *named}))
     if given.has(DYNAMIC) and any(path.startswith("roles.critic.") for path in piece.given):
-        spread = "roles.critic.parallel.cp" if megatron else "parallel.cp"
-        packed(given, CRITIC_FILLED.path, CRITIC_TOKENS, CRITIC_FILLED, spread)
+        packed(given, CRITIC_FILLED.path, CRITIC_TOKENS, CRITIC_FILLED, "roles.critic.parallel.cp")
     _engine(given, piece, tuned)
 
 
@@ -77,10 +78,13 @@ def _valued(given: Settings, piece: Piece, megatron: bool) -> None:
     if given.has("critic.enable") or piece.given["task"].value == "ppo":
         _model(given, "critic", "critic.model.path")
         _number(given, "critic.ppo_micro_batch_size_per_gpu", "roles.critic.batch.micro_batch")
+        if not megatron:
+            critic_keys(given, piece)
     if given.has(scores) and megatron:  # an engine of its own scores
         piece.uncounted.append(Uncounted(scores, given.where(scores), Direction.LOW.value))
     elif given.has(scores):
         _model(given, "reward", "reward_model.model.path")
+        reward_keys(given)
 
 
 def _engine(given: Settings, piece: Piece, tuned: bool) -> None:

@@ -25,9 +25,11 @@ from trainledger.facts.import_rl import (
 )  # fmt: skip
 from trainledger.facts.import_rows import CERTAIN
 from trainledger.facts.import_verl_megatron import FILLED
+from trainledger.facts.option_row import Direction
 from trainledger.importers import verl_megatron
 from trainledger.importers.command_line import Line, lines_of
 from trainledger.importers.document import Document
+from trainledger.importers.draft import Uncounted
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import FlatKeyed
@@ -114,8 +116,11 @@ def _shared(given: Settings, piece: Piece, model: str, path: str, actor: str) ->
         given.give("stack.recompute.kind", "full" if given.has(again) else "none", again)
         if given.has(again):
             given.give("stack.recompute.reentrant", False, again)
-    rank = f"{model}lora_rank"
-    if given.has(rank) and given.whole(rank, 0):
+    rank, saved = f"{model}lora_rank", f"{model}lora_adapter_path"
+    if given.has(saved):  # its rank and targets are in its own file, which may stand beside this one
+        given.give("adapter.kind", "lora", saved)
+        piece.uncounted.append(Uncounted(saved, given.where(saved), Direction.EITHER.value))
+    elif given.has(rank) and given.whole(rank, 0):
         given.give("adapter.kind", "lora", rank)
         given.give("adapter.r", given.whole(rank), rank)
         targets = given.texts(f"{model}target_modules")
