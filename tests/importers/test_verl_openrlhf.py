@@ -35,7 +35,7 @@ def of(module: Any, text: str) -> Piece:
         ("verl/grpo.sh", "policy, reference, rollout", 5),
         ("verl/ppo_critic.sh", "policy, critic, rollout", 6),
         ("verl/megatron.sh", "policy, critic, rollout", 6),
-        ("openrlhf/ppo_new.sh", "policy, reference, rollout", 5),
+        ("openrlhf/ppo_new.sh", "policy, reference, critic, rollout", 7),
         ("trl/grpo_vllm.yaml", "policy, rollout", 4),
     ],
 )
@@ -230,3 +230,22 @@ def test_the_critic_has_keys_of_its_own() -> None:
     assert said["roles.reward.forward_batch"] == 32
     never = of(verl, f"{base} {micro} {own}model.enable_gradient_checkpointing=False").given
     assert never["roles.critic.stack.recompute"].value == {"kind": "full", "reentrant": False}
+
+
+@pytest.mark.parametrize(
+    ("more", "task", "critic"),
+    [
+        ("", "ppo", "p"),
+        ("--reward.model_name_or_path r,s", "ppo", "r"),
+        ("--reward.model_name_or_path r --critic.model_name_or_path c", "ppo", "c"),
+        ("--reward.model_name_or_path r --reward.remote_url http://host", "ppo", "p"),
+        ("--algo.advantage.estimator reinforce --critic.model_name_or_path c", "grpo", None),
+        ("--algo.advantage.estimator rloo", "grpo", None),
+    ],
+)
+def test_a_critic_is_there_where_values_are_read(more: str, task: str, critic: str | None) -> None:
+    """By default they are, and its model is the reward model's, or the policy's."""
+    base = "python3 -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path p --train.micro_batch_size 2"
+    found = of(openrlhf, f"{base} {more}").given
+    assert found["task"].value == task
+    assert (found["roles.critic.model"].value if "roles.critic.model" in found else None) == critic

@@ -181,6 +181,7 @@ ACTING: dict[str, tuple[str, ...]] = {
     "reward_away": ("--reward.offload", "--ref_reward_offload"),
     "critic": ("--critic.model_name_or_path", "--critic_pretrain"),
     "reward": ("--reward.model_name_or_path", "--reward_pretrain"),
+    "scorer": ("--reward.remote_url", "--remote_rm_url", "--train.agent_func_path", "--agent_func_path"),
     "forward": ("--rollout.micro_batch_size", "--micro_rollout_batch_size"),
     **{
         f"{role}_{word}": (f"--{role}.num_{name}", f"--{role}_num_{name}")
@@ -191,6 +192,7 @@ ACTING: dict[str, tuple[str, ...]] = {
 OPENRLHF_ENGINE = FilledRow("roles.rollout.engine.memory_share", 0.95, "vllm_gpu_memory_utilization 0.95", OPENRLHF)
 OPENRLHF_LOSS = FilledRow("stack.loss", "full", "log-probabilities by flash-attn's cross-entropy", OPENRLHF)
 NODE = 8  # devices of a role's node where none are named
+VALUES = "gae"  # the estimator of advantages, the default one, that reads values
 PROGRAMS = {"train_sft": "sft", "train_dpo": "dpo", "train_rm": "reward", "train_kto": "kto", "train_ppo_ray": "ppo",
             "train_ppo": "ppo"}  # fmt: skip
 ROLES = """
@@ -218,7 +220,7 @@ QUIET = """
 --prompt_data --prompt_data_probs --prompt_split --label_key --normalize_reward --top_p --temperature --eps_clip
 --eps_clip_low_high --dual_clip --value_clip --lambd --gamma --kl_target --kl_horizon --kl_estimator
 --policy_loss_type --reward_clip_range --no_advantage_std_norm --freezing_actor_steps --save_value_network
---value_head_prefix --remote_rm_url --agent_func_path --eval_temperature --eval_n_samples_per_prompt
+--value_head_prefix --eval_temperature --eval_n_samples_per_prompt
 --vllm_sync_backend --vllm_sync_with_ray --enable_prefix_caching --async_train --async_queue_size --partial_rollout
 --dynamic_filtering --dynamic_filtering_reward_range --ema_beta --best_metric_key --image_key
 --max_images_per_prompt --overlong_buffer_len --overlong_penalty_factor

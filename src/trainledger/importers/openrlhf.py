@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainledger.facts.import_rl import NAMES, OPENRLHF_FILLED, OPENRLHF_ROWS, POLICY_BATCH, PROGRAMS
+from trainledger.facts.import_rl import NAMES, OPENRLHF_FILLED, OPENRLHF_ROWS, POLICY_BATCH, PROGRAMS, VALUES
 from trainledger.facts.import_rows import CERTAIN
+from trainledger.facts.preferences import SAMPLED
 from trainledger.importers.command_line import Line, arguments, lines_of
 from trainledger.importers.command_ranks import ranks_of
 from trainledger.importers.document import Document
@@ -18,7 +19,6 @@ from trainledger.importers.rl_roles import openrlhf_roles
 from trainledger.importers.settings import Settings
 
 FORMAT = "OpenRLHF command line"
-ESTIMATORS = {"group_norm": "grpo", "dr_grpo": "grpo"}
 ATTENTION = {
     "flash_attention_2": "flash",
     "flash_attention_3": "flash",
@@ -50,8 +50,8 @@ def extract(given: Input, context: Context) -> Piece:
         for name, one in PROGRAMS.items()
         if line.program.text.rpartition(".")[2] == name or line.program.text.endswith(f"{name}.py")
     )
-    if said["estimator"]:
-        task = ESTIMATORS.get(held.text(said["estimator"]) or "", task)
+    if said["estimator"] and held.text(said["estimator"]) != VALUES:  # which alone read values, and train a critic
+        task = SAMPLED if task == "ppo" else task
     piece.give("task", task, f"{line.program.where} {line.program.text}")
     piece.give("stack.framework", "openrlhf", piece.name)
     _model(held, piece, said)

@@ -18,6 +18,7 @@ from trainledger.facts.import_rl import (
     FREES,
     KL,
     MODEL,
+    NAMES,
     NODE,
     OPENRLHF_ENGINE,
     OPENRLHF_LOSS,
@@ -121,8 +122,8 @@ def _scored(given: Settings, role: str, many: str, tokens: str) -> None:
 
 
 def openrlhf_roles(given: Settings, piece: Piece) -> None:
-    """The reference unless the divergence has no weight, critic and reward model where they are named, vLLM's
-    engines."""
+    """The reference unless the divergence has no weight, the reward model where it is named, the critic where values
+    are read, vLLM's engines."""
     said = {word: next((name for name in names if given.said(name)), "") for word, names in ACTING.items()}
     together = bool(said["together"])
     _fill(piece, OPENRLHF_LOSS)
@@ -131,15 +132,24 @@ def openrlhf_roles(given: Settings, piece: Piece) -> None:
         _placed(given, said, ("reference", "ref"), together or bool(said["with_reference"]))
         if said["reference_away"]:
             given.give("roles.reference.states.idle", "offloaded", said["reference_away"])
-    for role in ("critic", "reward"):
-        if said[role]:
-            _model(given, role, said[role])
+    for role, name in (("critic", _critic(given, piece, said)), ("reward", said["reward"])):
+        if name:
+            given.give(f"roles.{role}.model", (given.text(name) or "").partition(",")[0] or None, name)
             _placed(given, said, (role, role), together)
     if said["reward"] and said["reward_away"]:
         given.give("roles.reward.states.idle", "offloaded", said["reward_away"])
     if said["engines"]:
         _engines(given, said, together)
         _fill(piece, OPENRLHF_ENGINE)
+
+
+def _critic(given: Settings, piece: Piece, said: Mapping[str, str]) -> str:
+    """The argument that names the critic's model: its own, else the reward model's, or the policy's where a program or
+    a server scores; empty where no values are read."""
+    if piece.given["task"].value != "ppo":
+        return ""
+    scores = "" if said["scorer"] else said["reward"]
+    return said["critic"] or scores or next((name for name in NAMES["model"] if given.said(name)), "")
 
 
 def _engines(given: Settings, said: Mapping[str, str], together: bool) -> None:
