@@ -176,3 +176,19 @@ def test_the_share_of_the_chosen_likelihood_may_be_none() -> None:
 
     assert any("log-probabilities of the chosen" in name for name in named_of({}))
     assert not any("log-probabilities of the chosen" in name for name in named_of({"cpo_alpha": 0.0}))
+
+
+def test_what_is_read_ahead_may_come_in_larger_batches() -> None:
+    """Of examples, as a micro-batch is; where nothing is read ahead they say nothing."""
+    versions = {**TRL["versions"], "trl": "0.24.0"}
+
+    def read(**options: object) -> int:
+        stack = {"versions": versions, "loss": "full-fp32", "options": {"ref_model": "given", **options}}
+        found = estimate(plan_of(task="dpo", stack=stack)).ledger
+        return max(one.allocated for one in found.moments if one.name.endswith("reference"))
+
+    one, eight = (read(precompute_ref_log_probs=True, precompute_ref_batch_size=many) for many in (1, 8))
+    logits = 2 * 512 * LLAMA["vocab_size"] * 2  # of a pair, in 16 bits
+    assert read(precompute_ref_log_probs=True) == one
+    assert eight - one > 7 * logits
+    assert read(precompute_ref_batch_size=8) == read()

@@ -23,6 +23,7 @@ COUNTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("batch.sequence", LENGTHS),
     ("stack.options.torch_empty_cache_steps", ("torch_empty_cache_steps",)),
     ("stack.options.steps_per_generation", ("steps_per_generation",)),
+    ("stack.options.precompute_ref_batch_size", ("precompute_ref_batch_size",)),
 )
 FLAGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     *(

@@ -18,7 +18,7 @@ TRL_KEYS: tuple[KeyRow, ...] = (
             "max_completion_length max_target_length num_generations gradient_checkpointing_use_reentrant "
             "completion_only_loss assistant_only_loss use_vllm vllm_mode vllm_gpu_memory_utilization "
             "vllm_tensor_parallel_size vllm_enable_sleep_mode force_use_ref_model rpo_alpha cpo_alpha "
-            "disable_dropout use_weighting steps_per_generation reward_model_name_or_path"
+            "precompute_ref_batch_size disable_dropout use_weighting steps_per_generation reward_model_name_or_path"
         ).split(),
     ),
     *nothing(
@@ -34,7 +34,7 @@ TRL_KEYS: tuple[KeyRow, ...] = (
             "num_completions_to_print log_unique_prompts wandb_log_unique_prompts log_completions_hub_repo "
             "reward_funcs vllm_server_base_url vllm_server_host vllm_server_port "
             "vllm_server_timeout vllm_group_port reference_free base_model_attribute_name tools "
-            "sanity_check precompute_ref_batch_size top_entropy_quantile sapo_temperature_neg sapo_temperature_pos "
+            "sanity_check top_entropy_quantile sapo_temperature_neg sapo_temperature_pos "
             "use_bias_correction_kl max_tool_calling_iterations log_multimodal vllm_importance_sampling_correction "
             "vllm_importance_sampling_mode vllm_importance_sampling_cap vllm_importance_sampling_clip_max "
             "vllm_importance_sampling_clip_min off_policy_mask_threshold multi_objective_aggregation "

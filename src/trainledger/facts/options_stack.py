@@ -67,7 +67,7 @@ STACK_ROWS: tuple[Row, ...] = (
     ),
     *counted(OPTIONS, TRL, (("precompute_ref_log_probs", BOOL), ("ref_model", TEXT), ("disable_dropout", BOOL))),
     *counted(OPTIONS, SAMPLING.source, ((SAMPLING.option, COUNT),)),
-    *counted(OPTIONS, TRL, (("loss_type", TEXTS), ("use_weighting", BOOL))),
+    *counted(OPTIONS, TRL, (("loss_type", TEXTS), ("use_weighting", BOOL), ("precompute_ref_batch_size", COUNT))),
     *counted(OPTIONS, TRL, (("rpo_alpha", NUMBER), ("cpo_alpha", NUMBER))),
     *uncounted(
         OPTIONS,

@@ -29,6 +29,7 @@ SAMPLED = "grpo"  # the task over sequences that the policy sampled, of which TR
 ALONE = ("orpo", "simpo")  # tasks over pairs whose loss reads no reference model
 PAIR = ("chosen", "rejected")
 GIVEN, AHEAD = "ref_model", "precompute_ref_log_probs"  # options that say that a reference is passed in, and read first
+AHEAD_BATCH = "precompute_ref_batch_size"  # the option of how many examples are read at once then
 
 SUFFIX = "use_logits_to_keep"  # the option that has the head make logits of the tokens that count only
 TOLD = "4.49"  # the release of Transformers from which models take `logits_to_keep`

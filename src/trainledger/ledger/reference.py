@@ -15,7 +15,7 @@ from typing import NamedTuple
 from trainledger.base.dims import Dims
 from trainledger.facts.phases import POLICY, REFERENCE
 from trainledger.facts.preference_row import Asked, Before, Preference, Reading
-from trainledger.facts.preferences import GIVEN, prepared_of
+from trainledger.facts.preferences import AHEAD_BATCH, GIVEN, prepared_of
 from trainledger.facts.sharding import SECOND
 from trainledger.ledger.arrange import Micro
 from trainledger.ledger.book import Book, Made
@@ -155,7 +155,10 @@ class _Beside:
         other = self.plan.adapter is not None or upcasts(self.plan)  # the policy has what a model loaded alone has not
         model = model_of(alone) if other else self.job.model
         return laid_out(
-            alone, silent(self._scored(scoring), model, REFERENCE, self._asks(True)), self.updates, self.rank
+            alone,
+            silent(self._ahead(self._scored(scoring)), model, REFERENCE, self._asks(True)),
+            self.updates,
+            self.rank,
         )
 
     def own(self, scoring: Scoring) -> Layout:
@@ -171,6 +174,14 @@ class _Beside:
 
     def _scored(self, scoring: Scoring) -> Job:
         return replace(self.job, run=replace(self.job.run, scoring=scoring))
+
+    def _ahead(self, job: Job) -> Job:
+        """The job in the batches that are read before training, where they are."""
+        row, many = trainer_of(self.plan), self.plan.stack.options.get(AHEAD_BATCH)
+        if row is None or not many or not ahead_of(self.plan, row):
+            return job
+        each = job.run.setting.batch // self.plan.batch.micro_batch
+        return replace(job, run=replace(job.run, setting=replace(job.run.setting, batch=int(many) * each)))
 
     def _asks(self, reference: bool) -> bool:
         """Whether a pass gathers keys and values; a model that trains with recomputed layers gathers none, and TRL's
