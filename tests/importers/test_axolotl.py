@@ -223,3 +223,24 @@ def test_what_it_saves_and_evaluates(tmp_path: Path) -> None:
     evaluation = draft(tmp_path, f"{more}val_set_size: 0.1\n").plan.evaluation
     assert evaluation is not None
     assert evaluation.micro_batch == 4
+
+
+def test_who_acts_in_grpo_and_how_dpo_weighs(tmp_path: Path) -> None:
+    trl = "rl: grpo\ntrl: {beta: 0.001, max_completion_length: 256, num_generations: 4, use_vllm: true}\n"
+    found = draft(tmp_path, BASE + trl, trl="0.24.0").plan
+    assert found.roles is not None
+    assert [name for name, _ in found.roles.given()] == ["policy", "reference", "rollout"]
+    assert found.roles.of("rollout").placement == 1
+    assert found.batch.loss_tokens == 256
+    own = "trl: {num_generations: 4, use_vllm: true, vllm_mode: colocate, vllm_enable_sleep_mode: true}\n"
+    colocated = draft(
+        tmp_path, f"{BASE}rl: grpo\n{own}vllm: {{gpu_memory_utilization: 0.4}}\n", ("device=h100-80gb",)
+    ).plan
+    assert colocated.roles is not None
+    engine = colocated.roles.of("rollout").engine
+    assert engine is not None
+    assert (engine.memory_share, engine.sleep_level) == (0.4, 2)
+    assert "reference" not in dict(colocated.roles.given())
+    weighed = draft(tmp_path, f"{BASE}rl: dpo\ndpo_use_weighting: true\ndpo_loss_type: [sigmoid, sft]\n").plan
+    assert weighed.stack.options["use_weighting"] is True
+    assert weighed.stack.options["loss_type"] == ["sigmoid", "sft"]

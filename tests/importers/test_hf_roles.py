@@ -73,3 +73,18 @@ def test_a_reward_model_is_a_role(tmp_path: Path) -> None:
     assert acting(found) == ["policy", "reward"]
     assert found.stack.options["steps_per_generation"] == 16
     assert acting(plan(tmp_path)) == ["policy"]
+
+
+@pytest.mark.parametrize(
+    ("trl", "mode", "placement"),
+    [("0.17.0", "", 1), ("0.29.1", "", 1), ("0.29.1", "colocate", "colocated"), ("1.0.0", "", "colocated"),
+     ("1.16.0", "server", 1)],
+)  # fmt: skip
+def test_vllm_is_colocated_or_a_server(tmp_path: Path, trl: str, mode: str, placement: object) -> None:
+    """A server by default before 1.0; the policy does not generate beside it."""
+    more = {"vllm_mode": mode} if mode else {}
+    device = {"vllm_gpu_memory_utilization": 0.3} if placement == "colocated" else {}
+    found = plan(tmp_path, trl, use_vllm="true", **more, **device)
+    assert found.roles is not None
+    assert found.roles.of("rollout").placement == placement
+    assert (found.roles.of("rollout").engine is None) == (placement == 1)

@@ -29,7 +29,9 @@ plugins fp32_norms eval_batch_size lora_mlp_kernel lora_qkv_kernel lora_o_kernel
 ddp_bucket_cap_mb ddp_broadcast_buffers ddp_find_unused_parameters
 neftune_noise_alpha noisy_embedding_alpha torch_empty_cache_steps selective_checkpointing
 unfrozen_parameters trl.use_vllm cpo_alpha rpo_alpha save_total_limit save_only_model save_strategy
-load_best_model_at_end val_set_size test_datasets
+load_best_model_at_end val_set_size test_datasets dpo_use_weighting dpo_loss_type trl.beta trl.max_completion_length
+trl.num_generations trl.vllm_mode trl.vllm_enable_sleep_mode trl.steps_per_generation vllm.gpu_memory_utilization
+vllm.tensor_parallel_size
 """
 _NOTHING = """
 base_model_config cls_model_config tokenizer_config tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common
@@ -59,7 +61,7 @@ otel_metrics_* ray_run_name resources_per_worker resources_per_worker.* chat_tem
 chat_template_kwargs chat_template_kwargs.* eot_tokens default_system_message fix_untrained_tokens is_preprocess
 preprocess_iterable total_num_tokens total_supervised_tokens sample_packing_eff_est axolotl_config_path
 rl_beta dpo_beta orpo_alpha simpo_gamma kto_desirable_weight kto_undesirable_weight
-dpo_label_smoothing dpo_use_weighting dpo_loss_type dpo_loss_weights center_rewards_coefficient
+dpo_label_smoothing dpo_loss_weights center_rewards_coefficient
 lora_fan_in_fan_out lora_alpha_pattern lora_alpha_pattern.* loraplus_lr_ratio loraplus_lr_embedding
 peft_use_rslora peft_init_lora_weights merge_lora merge_method qlora_sharded_model_loading embeddings_skip_upcast
 low_cpu_mem_usage experimental_skip_move_to_device heads_k_stride ring_attn_func torchdistx_path
@@ -68,7 +70,7 @@ eval_table_size eval_max_new_tokens bench_dataset bench_split hf_token xpu stric
 use_eaft eaft_alpha eaft_k added_tokens_overrides added_tokens_overrides.* torch_compile_backend
 image_size image_resize_algorithm role_boundaries unsloth_rope generate_samples num_generation_samples
 generation_* flex_attn_compile_kwargs flex_attn_compile_kwargs.* lm_eval_* swanlab_* use_swanlab
-save_to_hub push_to_hub trl.beta trl.temperature trl.top_p trl.top_k trl.min_p trl.repetition_penalty
+save_to_hub push_to_hub trl.temperature trl.top_p trl.top_k trl.min_p trl.repetition_penalty
 trl.reward_funcs trl.reward_weights trl.log_completions trl.scale_rewards trl.epsilon trl.epsilon_high
 trl.loss_type trl.mask_truncated_completions trl.num_completions_to_print trl.vllm_server_*
 """
@@ -85,7 +87,7 @@ _UNCOUNTED: tuple[tuple[str, Direction], ...] = (
         "resize_token_embeddings_to_32x "
         "peft_trainable_token_indices "
         "peft_trainable_token_indices.* peft_layer_replication trl.sync_ref_model dpo_generate_during_eval vllm vllm.* "
-        "trl.vllm_enable_sleep_mode use_pose pose_* kd_* nemo_gym_*"
+        "use_pose pose_* kd_* nemo_gym_*"
     ).split()),
     *((name, EITHER) for name in (
         "overrides_of_model_config overrides_of_model_config.* model_config model_config.* overrides_of_model_kwargs "
@@ -141,6 +143,14 @@ LIGER = (  # Liger's kernels by the Trainer's names, and the keys that turn each
     ("cross_entropy", ("liger_cross_entropy",)),
     ("fused_linear_cross_entropy", ("liger_fused_linear_cross_entropy",)),
 )
+SAMPLING_SAME = (  # GRPO's arguments by TRL's names, and the keys of two sections that say them
+    *((name, ("trl", name)) for name in (
+        "beta", "max_completion_length", "num_generations", "use_vllm", "vllm_mode", "vllm_enable_sleep_mode",
+        "steps_per_generation",
+    )),
+    ("vllm_gpu_memory_utilization", ("vllm", "gpu_memory_utilization")),
+    ("vllm_tensor_parallel_size", ("vllm", "tensor_parallel_size")),
+)  # fmt: skip
 DEGREES = (  # the plan's degrees, and the keys that say them
     ("parallel.tp", ("tensor_parallel_size",)),
     ("parallel.cp", ("context_parallel_size", "sequence_parallel_degree")),

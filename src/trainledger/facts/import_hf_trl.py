@@ -61,6 +61,11 @@ TRL_KEYS: tuple[KeyRow, ...] = (
     ),
 )
 VLLM_SHARE = FilledRow("roles.rollout.engine.memory_share", 0.3, "vllm_gpu_memory_utilization 0.3", TRL)
+VLLM_COLOCATED = "1.0"  # the release from which vLLM is colocated unless a server is asked for
+VLLM_SERVER = FilledRow(
+    "roles.rollout.placement", 1, "a server's devices are not said: trl vllm-serve takes one",
+    Source("TRL vllm-serve", "trl/scripts/vllm_serve.py; trl/trainer/grpo_config.py, vllm_mode", "0.15.2 to 1.16.0"),
+)  # fmt: skip
 VLLM_SLEEP = 2  # the level at which its trainers put vLLM to sleep
 # Names that TRL's configurations alone have, and what is trained where some of them stand.
 SIGNS = frozenset(

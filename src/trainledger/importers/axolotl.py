@@ -8,10 +8,12 @@ from trainledger.facts.import_axolotl import (
     AXOLOTL_NEWEST,
     AXOLOTL_TRL,
     MISTAKEN,
+    SAMPLING_SAME,
     TASKS,
 )
 from trainledger.facts.import_bundled import AXOLOTL_BUNDLED
 from trainledger.facts.import_rows import CERTAIN, PERHAPS, Means
+from trainledger.facts.preferences import SAMPLED
 from trainledger.facts.versions import at_least
 from trainledger.importers.axolotl_model import adapter, attention, kernels, precision, recompute
 from trainledger.importers.axolotl_parallel import degrees, fsdp
@@ -79,6 +81,11 @@ def _task(front: FrontEnd) -> None:
     if word := front.word("rl", TASKS):
         front.hand("_task", TASKS[word], "rl")
         front.same(("cpo_alpha", "cpo_alpha"), ("rpo_alpha", "rpo_alpha"))
+        front.same(("use_weighting", "dpo_use_weighting"), ("loss_type", "dpo_loss_type"))
+        for argument, (section, name) in SAMPLING_SAME if TASKS[word] == SAMPLED else ():
+            inner = front.own.below(section)
+            if inner.has(name):
+                front.args[argument] = Given(inner.raw(name), inner.where(name))
         release = front.version or AXOLOTL_NEWEST.value
         row = next(one for one in AXOLOTL_TRL if at_least(str(release), one.since))
         front.piece.fill(row.path, row.value, row.why, row.source)

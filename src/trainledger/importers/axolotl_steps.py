@@ -68,8 +68,6 @@ def optimizer(front: FrontEnd) -> None:
     front.hand("optim_target_modules", ["all-linear"] if targets == "all_linear" else targets, "optim_target_modules")
     front.same(*SAME)
     front.fill(AXOLOTL_FILLED, "ddp_find_unused_parameters")
-    if own.below("trl").flag("use_vllm"):
-        front.uncounted("trl.use_vllm", own.where("trl"), Direction.LOW)
 
 
 def trained(front: FrontEnd) -> None:

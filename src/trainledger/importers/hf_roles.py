@@ -1,12 +1,13 @@
-"""Who acts beside the policy in TRL's GRPO: a reference if asked for, vLLM where it is colocated."""
+"""Who acts beside the policy in TRL's GRPO: a reference if asked for, a reward model, vLLM colocated or as a server."""
 
 from __future__ import annotations
 
-from trainledger.facts.import_hf_trl import VLLM_SHARE, VLLM_SLEEP
+from trainledger.facts.import_hf_trl import VLLM_COLOCATED, VLLM_SERVER, VLLM_SHARE, VLLM_SLEEP
+from trainledger.facts.versions import at_least
 from trainledger.importers.arguments import Arguments
 from trainledger.importers.piece import Given
 
-COLOCATE = "colocate"
+COLOCATE, SERVER = "colocate", "server"
 REWARDS = "reward_model_name_or_path"  # a model that scores completions, on every device beside the policy
 LOSS_TYPE = "run.loss_type"  # the fact which loss the arguments name first
 REFERENCED = (
@@ -14,9 +15,9 @@ REFERENCED = (
 )
 
 
-def grpo_roles(given: Arguments) -> None:
+def grpo_roles(given: Arguments, release: str | None) -> None:
     """Give the roles, a reward model among them, whether a reference is read, and the tokens of completions: no others
-    count. A server's devices are not said."""
+    count. `release`: of TRL (None: the newest). A server's devices are not said."""
     piece = given.piece
     length, counted = piece.given.get("batch.sequence"), given.whole("max_completion_length", least=1)
     if length and counted and isinstance(length.value, int) and counted <= length.value:
@@ -27,7 +28,11 @@ def grpo_roles(given: Arguments) -> None:
     beta, forced = given.number("beta"), bool(given.flag("force_use_ref_model"))
     if beta is not None or forced:
         piece.facts[REFERENCED] = Given(forced or bool(beta), given.where("beta", "force_use_ref_model"))
-    if not given.flag("use_vllm") or (given.text("vllm_mode") or COLOCATE) != COLOCATE:
+    if not given.flag("use_vllm"):
+        return
+    default = COLOCATE if at_least(release, VLLM_COLOCATED) else SERVER
+    if (given.text("vllm_mode") or default) != COLOCATE:
+        piece.fill(VLLM_SERVER.path, VLLM_SERVER.value, VLLM_SERVER.why, VLLM_SERVER.source)
         return
     share, tp = given.number("vllm_gpu_memory_utilization"), given.whole("vllm_tensor_parallel_size", least=1)
     if share is not None:

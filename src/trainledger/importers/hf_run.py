@@ -65,7 +65,8 @@ def run_piece(piece: Piece, args: Mapping[str, Given], context: Context) -> None
     _recompute(given)
     before = (one.given["task"].value for one in context.pieces if "task" in one.given)  # a command's, of its file
     if trl and (given.text(TASK) or next(before, "")) == SAMPLED:
-        grpo_roles(given)
+        own = piece.filled.get("stack.versions.trl")  # a front end's
+        grpo_roles(given, context.versions.get("trl") or (str(own.value) if own else None))
     beyond_keys(given)
     adapter_keys(given, trl)
     quantization_keys(given, trl)
