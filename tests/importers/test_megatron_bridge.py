@@ -51,6 +51,9 @@ def value(data: dict[str, Any], path: str) -> Any:
         ({"trainer": {"devices": 8, "num_nodes": 4}}, "stack.framework", "nemo"),
         ({"peft": {"_target_": "megatron.bridge.peft.dora.DoRA"}}, "adapter.r", 32),
         ({"dataset": {"seq_length": 64}, "model": {**MODEL, "seq_length": None}}, "batch.sequence", 64),
+        ({"checkpoint": {"save": "/x", "async_save": True}}, "save.asynchronous", True),
+        ({"checkpoint": {"save": "/x", "save_optim": False}}, "save.optimizer", False),
+        ({"checkpoint": {"async_save": True}}, "save.asynchronous", None),
     ],
 )  # fmt: skip
 def test_what_a_key_means(data: dict[str, Any], path: str, found: Any) -> None:

@@ -58,6 +58,10 @@ RENAMED: dict[str, str] = {
     "mixed_precision.fp8_param": "--fp8-param-gather",
     "dataset.seq_length": "--seq-length",
     "dataset.sequence_length": "--seq-length",
+    "checkpoint.save": "--save",
+    "checkpoint.ckpt_format": "--ckpt-format",
+    "checkpoint.async_save": "--async-save",
+    "checkpoint.dist_ckpt_optim_fully_reshardable": "--dist-ckpt-optim-fully-reshardable",
 }
 # keys that are true where their argument is left out
 NEGATED: dict[str, str] = {
@@ -69,6 +73,7 @@ NEGATED: dict[str, str] = {
     "model.apply_rope_fusion": "--no-rope-fusion",
     "model.persist_layer_norm": "--no-persist-layer-norm",
     "ddp.align_param_gather": "--no-align-param-gather",
+    "checkpoint.save_optim": "--no-save-optim",
 }
 SECTIONS = ("model", "ddp", "dist", "optimizer", "train", "mixed_precision", "tokenizer")
 # keys of sections that the importer's own code reads
