@@ -66,7 +66,7 @@ def segments(draw: st.DrawFn) -> tuple[Segment, ...]:
                 here[line] -= 1
         live = [before + more * repeat for before, more in zip(live, here, strict=True)]
         if min(live) >= 0:
-            made.append(Segment("step", tuple(events), repeat))
+            made.append(Segment("step", tuple(events), repeat, draw(st.integers(0, 2))))
         else:
             live = [before - more * repeat for before, more in zip(live, here, strict=True)]
     return tuple(made)

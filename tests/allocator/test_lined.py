@@ -26,9 +26,9 @@ def test_lines_run_as_their_stream(some: tuple[Segment, ...], text: str, queued:
     whole = Simulator(conf)
     whole.run(stream)
     lined = Lined(Simulator(conf), SIZES, streams, queued)
-    for _, events, repeat in some:
+    for _, events, repeat, lane in some:
         for _ in range(repeat):
-            lined.run(events)
+            lined.run(events, lane)
     assert (lined.at, lined.allocated, lined.peak) == (len(stream), whole.allocated, whole.peak_allocated)
     assert (lined.most, lined.simulator.reserved) == (whole.peak_reserved, whole.reserved)
     assert lined.peak_at == whole.peak_allocated_at
@@ -44,9 +44,9 @@ def test_what_follows_an_equal_state_is_equal(some: tuple[Segment, ...], more: t
         states.append(lined.state())
         lined.peak = 0
         try:
-            for _, events, repeat in (*some, *more):
+            for _, events, repeat, lane in (*some, *more):
                 for _ in range(repeat):
-                    lined.run(events)
+                    lined.run(events, lane)
         except StreamError:
             return
         seen.append((lined.peak, lined.simulator.reserved, lined.state()))
@@ -66,6 +66,21 @@ def test_states_differ_by_what_lies_where_and_by_what_was_taken() -> None:
     lined.run((1, 2))
     assert lined.state() == held
     assert Lined(Simulator(parse_conf("garbage_collection_threshold:0.6")), [1], [0], frozenset()).state() is None
+
+
+def test_a_micro_batch_leaves_its_own_layers_last_one_first() -> None:
+    """Two layers of two micro-batches: the first goes backward while the second is there; a line that was born in no
+    lane dies by age."""
+    lined = Lined(Simulator(DEFAULT), [30 * MIB, 30 * MIB], [0, 0], frozenset())
+    for lane in (1, 1, 2, 2):
+        lined.run((1,), lane)
+    lined.run((2,))
+    taken = [one.address for one in lined._live[0]]
+    for left in (taken[0], *taken[2:]), taken[2:], taken[2:3], []:
+        lined.run((-1,), 1 if len(left) > 1 else 2)
+        assert [one.address for one in lined._live[0]] == list(left)
+    lined.run((-2,), 1)
+    assert lined.allocated == 0
 
 
 def test_a_line_that_dies_too_often_is_refused() -> None:

@@ -33,17 +33,17 @@ def compare(some: tuple[Segment, ...], text: str, queued: frozenset[int], rounds
     """Segments, several times over, on both; the maxima are set back as a replay sets them back."""
     conf = parse_conf(text)
     turned, lined = Turned(conf, SIZES, STREAMS, queued), Lined(Simulator(conf), SIZES, STREAMS, queued)
-    for _, events, repeat in some * rounds:
+    for _, events, repeat, lane in some * rounds:
         for lines in (turned, lined):
             lines.peak, lines.peak_at, lines.most = lines.allocated, lines.at - 1, lines.reserved
         for _ in range(repeat):
             try:
-                lined.run(events)
+                lined.run(events, lane)
             except StreamError:
                 with pytest.raises(StreamError):
-                    turned.run(events)
+                    turned.run(events, lane)
                 return
-            turned.run(events)
+            turned.run(events, lane)
             assert seen(turned) == seen(lined)
 
 

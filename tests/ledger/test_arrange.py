@@ -41,9 +41,9 @@ PIECES = Pieces(piece((10,), (11,)), (LAYER, LAYER, LAYER), piece((20,), (21, 22
 
 def test_hooks_are_asked_around_every_piece_in_the_order_in_which_they_run() -> None:
     found = arranged(PIECES, (), Numbered())
-    ahead = [event for _, events, repeat in found.forward for event in events * repeat]
+    ahead = [event for _, events, repeat, _ in found.forward for event in events * repeat]
     assert ahead == [100, 10, 200, 101, 1, 201, 102, 1, 202, 103, 1, 203, 104, 20, 204]
-    behind = [event for _, events, repeat in found.backward for event in events * repeat]
+    behind = [event for _, events, repeat, _ in found.backward for event in events * repeat]
     head = [304, 8, 21, 404, 22, 504]
     layers = [event for at in (3, 2, 1) for event in (300 + at, 2, 400 + at, 3, 500 + at)]
     assert behind == [*head, *layers, 300, 11, 400, 500, 600, -8]
@@ -51,7 +51,7 @@ def test_hooks_are_asked_around_every_piece_in_the_order_in_which_they_run() -> 
 
 def test_equal_layers_are_written_once_and_counted() -> None:
     found = arranged(PIECES, (), Hooks())
-    assert [(events, repeat) for _, events, repeat in found.forward[:2]] == [((10,), 1), ((1,), 3)]
+    assert [(events, repeat) for _, events, repeat, _ in found.forward[:2]] == [((10,), 1), ((1,), 3)]
     moments = [segment.moment for segment in found.backward if segment.events]
     assert moments == [
         "backward of the loss", "backward of layer 2", "backward of layer 1", "backward of layer 0",

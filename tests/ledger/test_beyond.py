@@ -88,7 +88,7 @@ def test_nothing_of_an_evaluation_stays(sections: dict[str, Any]) -> None:
     answer = estimate(plan_of(**sections, evaluation=EVALUATED))
     counts: dict[int, int] = {}
     first = next(at for at, one in enumerate(answer.ledger.segments) if one.moment.startswith("evaluation"))
-    for _, events, repeat in answer.ledger.segments[first:]:
+    for _, events, repeat, _ in answer.ledger.segments[first:]:
         for event in events:
             if event:
                 counts[abs(event) - 1] = counts.get(abs(event) - 1, 0) + (repeat if event > 0 else -repeat)
@@ -111,7 +111,7 @@ def test_zero_3_s_kept_weights_outlive_an_evaluation() -> None:
     sections = {"precision": {"master": "fp32"}, "stack": {"recompute": "full"}, "batch": {"accumulation": 2}}
     answer = estimate(plan_of(parallel=parallel, evaluation=how, **sections))
     live: dict[int, int] = {}
-    for _, events, repeat in answer.ledger.segments:
+    for _, events, repeat, _ in answer.ledger.segments:
         for event in events * repeat:
             if event:
                 live[abs(event) - 1] = live.get(abs(event) - 1, 0) + (1 if event > 0 else -1)

@@ -25,7 +25,7 @@ def found(offload: bool, **changed: Any) -> Estimate:
 def inputs(answer: Estimate, moment: str) -> int:
     """Most hidden states that live at once in a moment of this name."""
     lines, count, most = answer.ledger.lines, 0, 0
-    for name, events, repeat in answer.ledger.segments:
+    for name, events, repeat, _ in answer.ledger.segments:
         before = count
         for event in events:
             if lines[abs(event) - 1].name == "hidden states":
@@ -52,7 +52,7 @@ def test_nothing_is_left_on_the_device() -> None:
     lines = found(True).ledger.lines
     count = sum(
         (repeat if event > 0 else -repeat)
-        for _, events, repeat in found(True).ledger.segments
+        for _, events, repeat, _ in found(True).ledger.segments
         for event in events
         if lines[abs(event) - 1].name == "hidden states"
     )

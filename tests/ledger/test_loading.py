@@ -30,7 +30,7 @@ def built(found: Estimate) -> tuple[int, int]:
     """The most that lives while the model is built, and what lives when it is."""
     now = most = 0
     lines = found.ledger.lines
-    for moment, events, repeat in found.ledger.segments:
+    for moment, events, repeat, _ in found.ledger.segments:
         if moment != "init":
             break
         for _ in range(repeat):

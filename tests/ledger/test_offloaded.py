@@ -48,7 +48,7 @@ def test_what_leaves_comes_back() -> None:
     """The second step begins with as much as the third would."""
     ledger = found(True).ledger
     alive = 0
-    for _, events, repeat in ledger.segments:
+    for _, events, repeat, _ in ledger.segments:
         alive += repeat * sum(
             (1 if event > 0 else -1) for event in events if ledger.lines[abs(event) - 1].name == "hidden states"
         )
@@ -73,7 +73,7 @@ def test_trl_keeps_the_last_tensors_that_were_packed(reentrant: bool, stays: int
     """Five packed tensors stay; without reentrance a layer packs two, of which one is empty."""
     alive, most = 0, 0
     ledger = trl(reentrant).ledger
-    for moment, events, repeat in ledger.segments:
+    for moment, events, repeat, _ in ledger.segments:
         for event in events * repeat:
             if event and ledger.lines[abs(event) - 1].name == "hidden states":
                 alive += 1 if event > 0 else -1
@@ -107,7 +107,7 @@ def test_a_forward_without_gradients_packs_nothing(beyond: dict[str, Any]) -> No
         stack |= {"versions": versions, "loss": "fused-linear"}
     ledger = estimate(plan_of(stack=stack, offload={"activations": "cpu"}, **beyond)).ledger
     alive: Counter[int] = Counter()
-    for _, events, repeat in ledger.segments:
+    for _, events, repeat, _ in ledger.segments:
         for event in events * repeat:
             alive[abs(event)] += 1 if event > 0 else -1
             assert not event or alive[abs(event)] >= 0, ledger.lines[abs(event) - 1].name

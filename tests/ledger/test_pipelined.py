@@ -146,7 +146,7 @@ def test_what_waits_in_the_dtype_of_reductions_is_added_to_in_place() -> None:
     assert left(made, 1) == left(made, 2) == {}
     alive: Counter[int] = Counter()
     ends: dict[str, int] = {}
-    for moment, events, repeat in made.segments:
+    for moment, events, repeat, _ in made.segments:
         for event in events * repeat:
             alive[abs(event)] += 1 if event > 0 else -1
         ends[moment] = sum(made.lines[line - 1].unit * count for line, count in alive.items() if line)

@@ -43,7 +43,7 @@ def highest(made: Ledger, name: str, dtype: str = "bf16") -> int:
     """The most tensors of this name and dtype that are there at once."""
     wanted = {at for at, line in enumerate(made.lines) if line.name == name and line.dtype.name == dtype}
     alive = there = 0
-    for _, events, repeat in made.segments:
+    for _, events, repeat, _ in made.segments:
         for _ in range(repeat):
             for event in events:
                 if abs(event) - 1 in wanted:
@@ -60,7 +60,7 @@ def test_every_rank_replays_and_a_step_leaves_what_it_found(how: Any, torch: str
         made = ledger(rank, *how, torch=torch, reduce=reduce)
         assert left(made, 1) == left(made, 2)
         alive = Counter[int]()
-        for _, events, repeat in made.segments:
+        for _, events, repeat, _ in made.segments:
             for event in events:
                 alive[abs(event) - 1] += repeat if event > 0 else -repeat
                 assert repeat > 1 or alive[abs(event) - 1] >= 0

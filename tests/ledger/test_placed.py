@@ -42,7 +42,7 @@ def test_moving_a_kind_conserves_bytes(ledger: Ledger, places: dict[Account, Pla
         assert tuple(event for event in segment.events if abs(event) - 1 not in numbers) == other.events
     seen: dict[int, int] = {}
     running, here, there = [0] * len(ledger.lines), 0, 0
-    for _, events, repeat in ledger.segments:
+    for _, events, repeat, _ in ledger.segments:
         for event in events * repeat:
             line, step = abs(event) - 1, 1 if event > 0 else -1 if event else 0
             running[line] += step

@@ -36,7 +36,7 @@ def lines(at: Estimate, text: str) -> list[Line]:
 def changes(at: Estimate, moment: str, text: str) -> tuple[int, int]:
     """How many tensors whose line's name has the text are born and die in moments that start so."""
     born = died = 0
-    for name, events, repeat in at.ledger.segments:
+    for name, events, repeat, _ in at.ledger.segments:
         for event in events if name.startswith(moment) else ():
             if text in at.ledger.lines[abs(event) - 1].name:
                 born, died = born + repeat * (event > 0), died + repeat * (event < 0)
@@ -123,7 +123,7 @@ def test_releases_tell_keys_from_values_in_their_own_ways(release: str, each: in
     """Gradients of both of a layer: stacked; zero-filled for each; stacked and copied into a zero-filled one."""
     at = found(versions={"torch": "2.8.0", "transformers": release, "peft": "0.19.0"})
     both = born = 0
-    for name, events, repeat in at.ledger.segments:
+    for name, events, repeat, _ in at.ledger.segments:
         if name == "step 2: backward of the embedding":
             sizes = [at.ledger.lines[event - 1].unit for event in events if event > 0]
             both, born = both + repeat * sizes.count(2 * ONE), born + repeat * len(sizes)

@@ -114,7 +114,7 @@ def test_every_kind_runs_with_and_without_recompute() -> None:
         for reentrant in (None, False, True):
             found = answer({"kind": kind}, reentrant).ledger
             alive = 0
-            for _, events, repeat in found.segments:
+            for _, events, repeat, _ in found.segments:
                 alive += repeat * sum(found.lines[abs(e) - 1].unit * (1 if e > 0 else -1) for e in events)
             kept = ("weights", "optimizer_states", "buffers", "workspace", "inputs", "logits_and_loss")
             last = found.moments[-1]

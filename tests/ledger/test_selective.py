@@ -34,7 +34,7 @@ RESIDENT = (Account.WEIGHTS, Account.OPTIMIZER, Account.BUFFERS, Account.INPUTS,
 def left(made: Ledger) -> set[str]:
     """Lines of which more is born than dies, but for what stays through all steps."""
     alive: Counter[int] = Counter()
-    for _, events, repeat in made.segments:
+    for _, events, repeat, _ in made.segments:
         for event in events:
             alive[abs(event) - 1] += repeat if event > 0 else -repeat
     found = {made.lines[number] for number, count in alive.items() if count}

@@ -75,7 +75,7 @@ def test_what_is_born_dies() -> None:
     """Nothing of a tile outlives the step."""
     ledger = found(HIDDEN * 5, tiled=True).ledger
     alive: dict[str, int] = {}
-    for _, events, repeat in ledger.segments:
+    for _, events, repeat, _ in ledger.segments:
         for event in events:
             name = ledger.lines[abs(event) - 1].name
             alive[name] = alive.get(name, 0) + (repeat if event > 0 else -repeat)

@@ -71,7 +71,7 @@ def test_more_ranks_hold_less() -> None:
 def test_what_is_exchanged_dies() -> None:
     ledger = found(4).ledger
     alive: dict[str, int] = {}
-    for _, events, repeat in ledger.segments:
+    for _, events, repeat, _ in ledger.segments:
         for event in events:
             name = ledger.lines[abs(event) - 1].name
             alive[name] = alive.get(name, 0) + (repeat if event > 0 else -repeat)

@@ -39,7 +39,7 @@ def sizes(model: dict[str, Any] = LLAMA) -> list[int]:
 def at_end(ledger: Ledger, account: Account) -> int:
     """Bytes of an account that are live after the last event."""
     counts: dict[int, int] = {}
-    for _, events, repeat in ledger.segments:
+    for _, events, repeat, _ in ledger.segments:
         for event in filter(None, events):
             counts[abs(event) - 1] = counts.get(abs(event) - 1, 0) + (repeat if event > 0 else -repeat)
     assert min(counts.values()) >= 0

@@ -98,7 +98,7 @@ def answer(drawn: dict[str, Any]) -> Estimate:
 def left(found: Estimate, account: Account) -> int:
     """Bytes of an account that live after the last step."""
     alive = 0
-    for _, events, repeat in found.ledger.segments:
+    for _, events, repeat, _ in found.ledger.segments:
         for event in events:
             line = found.ledger.lines[abs(event) - 1]
             alive += repeat * (line.unit if event > 0 else -line.unit) if line.account is account else 0

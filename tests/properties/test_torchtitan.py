@@ -34,7 +34,7 @@ def test_steps_replay_and_leave_nothing(strategy: str, recompute: Any, compiled:
             )
         )
         alive: Counter[int] = Counter()
-        for _, events, repeat in answer.ledger.segments:
+        for _, events, repeat, _ in answer.ledger.segments:
             for event in events:
                 alive[abs(event) - 1] += repeat if event > 0 else -repeat
         left = {answer.ledger.lines[at] for at, count in alive.items() if count}

@@ -44,7 +44,7 @@ def left(plan: Plan, rank: int | None = None) -> set[str]:
     """Names of what a run leaves behind; every line dies as often as it is born, and never before."""
     ledger = rank_ledger(plan, model_of(plan), "sm90", rank)
     alive: Counter[int] = Counter()
-    for _, events, repeat in ledger.segments:
+    for _, events, repeat, _ in ledger.segments:
         for _ in range(repeat):
             for event in events:
                 alive[abs(event) - 1] += 1 if event > 0 else -1

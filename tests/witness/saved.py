@@ -56,7 +56,7 @@ def _die(owners: list[str], part: str, handed: bool) -> None:
 def _pieces(segments: Sequence[Segment], layers: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Runs of events up to the end of the second step's forward, with the part in which each is; none before."""
     ahead = 0
-    for moment, events, repeat in segments:
+    for moment, events, repeat, _ in segments:
         if moment.startswith("step 2: backward"):
             return
         for _ in range(repeat):

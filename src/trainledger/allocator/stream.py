@@ -100,6 +100,12 @@ class Builder:
         return Stream(self._kinds[:], self._idents[:], self._sizes[:], self._streams[:])
 
 
+def own(lanes: Sequence[int], before: int, lane: int) -> int:
+    """Of the first `before` copies of a line, born in these lanes, the number (from 1 on) of the last that was born in
+    `lane`; of the last of all where none was."""
+    return next((at for at in range(before, 0, -1) if lanes[at - 1] == lane), before)
+
+
 class Writer:
     """Writes lines' births and deaths as a stream, one run of segments after another. Lines are told by their number,
     and keep it from one run to the next, where their sizes may be others: a line dies with the bytes it was born with.
@@ -107,24 +113,26 @@ class Writer:
     `streams`: the stream of each line; copies of lines that are `queued` die in the order in which they were born.
     """
 
-    __slots__ = ("_builder", "_live", "_queued", "_streams")
+    __slots__ = ("_builder", "_lanes", "_live", "_queued", "_streams")
 
     def __init__(self, streams: Sequence[int], queued: frozenset[int] = frozenset()) -> None:
         self._builder, self._streams, self._queued = Builder(), streams, queued
         self._live: list[list[int]] = [[] for _ in streams]
+        self._lanes: dict[int, int] = {}  # of tensors that were born in one
 
     def write(self, segments: Iterable[Segment], sizes: Sequence[int]) -> None:
         """Segments of lines of these `sizes` (bytes asked for).
 
         Of several copies of a line, one born before this turn of the segment dies first, as a layer's input gives way
-        to its output; among those the one born last, since layers are left in backward in the opposite order.
+        to its output; among those the one born last, since layers are left in backward in the opposite order. In a
+        lane, one that was born in it dies before others.
         Raises StreamError when a line dies more often than it was born.
         """
-        for _, events, repeat in segments:
+        for _, events, repeat, lane in segments:
             for _ in range(repeat):
-                self._turn(events, sizes)
+                self._turn(events, sizes, lane)
 
-    def _turn(self, events: Iterable[int], sizes: Sequence[int]) -> None:
+    def _turn(self, events: Iterable[int], sizes: Sequence[int], lane: int) -> None:
         live, streams, alloc, free = self._live, self._streams, self._builder.alloc, self._builder.free
         older: dict[int, int] = {}  # of lines born in this turn: how many copies are older than it
         for event in events:
@@ -134,6 +142,8 @@ class Writer:
                 if line not in older:
                     older[line] = len(copies)
                 copies.append(alloc(sizes[line], streams[line]))
+                if lane:
+                    self._lanes[copies[-1]] = lane
                 continue
             if event == EMPTY:
                 self._builder.empty()
@@ -143,8 +153,10 @@ class Writer:
             if not copies:
                 raise StreamError(f"line {line} dies and is not live")
             before = 1 if line in self._queued else older.get(line, 0)  # the first of all, or the last of the older
-            if before:
-                older[line] = before - 1
+            if lane and line not in self._queued:
+                before = own([self._lanes.get(one, 0) for one in copies], before or len(copies), lane)
+            if before and line in older:
+                older[line] -= before <= older[line]
             free(copies.pop(before - 1))
 
     def __len__(self) -> int:

@@ -35,8 +35,8 @@ class Turned:
     """
 
     __slots__ = (
-        "_known", "_live", "_lives", "_pools", "_queued", "_taken", "_took", "_ways", "allocated", "at", "most", "peak",
-        "peak_at", "reserved",
+        "_known", "_lanes", "_live", "_lives", "_pools", "_queued", "_taken", "_took", "_ways", "allocated", "at",
+        "most", "peak", "peak_at", "reserved",
     )  # fmt: skip
 
     def __init__(self, conf: Conf, sizes: Sequence[int], streams: Sequence[int], queued: frozenset[int]) -> None:
@@ -49,21 +49,24 @@ class Turned:
             self._ways.append(Way(number, Want(plan.key, plan.block, plan.keep, plan.opened)))
         self._pools = [Pool() for _ in numbers]
         self._live: list[list[int]] = [[] for _ in sizes]
+        self._lanes: dict[tuple[int, int], int] = {}  # of copies that were born in one, by line and block
         self._took: list[tuple[Change, ...]] = []  # of pools, in the turn that runs
         self._lives: set[int] = set()  # lines of which a turn ever left copies
         self._known: dict[Events, _Known] = {}
         self.at = self.allocated = self.peak = self.peak_at = self.most = self.reserved = self._taken = 0
 
-    def run(self, events: Events) -> None:
-        """Events of one turn of a segment; none of lines without bytes. Raises StreamError when a line dies more often
-        than it was born."""
+    def run(self, events: Events, lane: int = 0) -> None:
+        """Events of one turn of a segment in its lane; none of lines without bytes. Raises StreamError when a line dies
+        more often than it was born."""
         turn, live = self._turn(events), self._live
-        dying = self._dying(turn) if turn.olds else {}
+        dying = self._dying(turn, lane) if turn.olds else {}
         ends: tuple[Change, ...] = ()
         for program in turn.programs:
             _, left, more, taken = self._pools[program.pool].run(program, dying.get(program.pool, ()))
             for line, block in zip(program.lines, left, strict=True):
                 live[line].append(block)
+                if lane:
+                    self._lanes[line, block] = lane
             if more:
                 ends += more
             if taken:
@@ -76,13 +79,31 @@ class Turned:
         if self._took:
             self._take()
 
-    def _dying(self, turn: Turn) -> dict[int, tuple[int, ...]]:
-        """By pool, the blocks of older copies that die in a turn, which are live no longer."""
+    def _dying(self, turn: Turn, lane: int) -> dict[int, tuple[int, ...]]:
+        """By pool, the blocks of older copies that die in a turn of this lane, which are live no longer; of a line the
+        one that dies first is the last, as a turn's slots have it."""
         found: dict[int, tuple[int, ...]] = {}
         for line, pool, count, first in turn.olds:
-            part = slice(count) if first else slice(-count, None)
-            found[pool] = (*found.get(pool, ()), *self._live[line][part])
-            del self._live[line][part]
+            part = self._own(line, count, lane) if lane and not first else self._part(line, count, first)
+            found[pool] = (*found.get(pool, ()), *part)
+            for block in part if self._lanes else ():
+                self._lanes.pop((line, block), None)
+        return found
+
+    def _part(self, line: int, count: int, first: bool) -> list[int]:
+        """The first or the last copies of a line, taken away."""
+        part = slice(count) if first else slice(-count, None)
+        found = self._live[line][part]
+        del self._live[line][part]
+        return found
+
+    def _own(self, line: int, count: int, lane: int) -> list[int]:
+        """Copies that were born in a lane, taken away, the last ones first; where there are fewer, others too."""
+        copies, lanes = self._live[line], self._lanes
+        order = sorted(range(len(copies)), key=lambda at: (lanes.get((line, copies[at])) == lane, at))
+        chosen = order[-count:]
+        found = [copies[at] for at in chosen]
+        self._live[line] = [block for at, block in enumerate(copies) if at not in chosen]
         return found
 
     def _take(self) -> None:
@@ -113,8 +134,9 @@ class Turned:
 
     def state(self) -> tuple[object, ...]:
         """What all that follows goes by: what was ever taken from the device and what is taken now, and where every
-        copy lies, by line and age; free blocks are what lies between these, always joined."""
-        return (self.reserved, self._taken, tuple(map(tuple, self._live)))
+        copy lies, by line and age, and which lane it was born in; free blocks are what lies between these, always
+        joined."""
+        return (self.reserved, self._taken, tuple(map(tuple, self._live)), tuple(sorted(self._lanes.items())))
 
 
 def lines_on(conf: Conf, sizes: Sequence[int], streams: Sequence[int], queued: frozenset[int]) -> Turned | Lined:

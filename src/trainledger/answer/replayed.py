@@ -160,7 +160,7 @@ def _run(lined: Turned | Lined, segments: Sequence[Segment]) -> tuple[dict[str, 
     marks = {end, *begun, *pairs, *pairs.values()}
     index = 0
     while index < len(segments):
-        moment, events, repeat = segments[index]
+        moment, events, repeat, lane = segments[index]
         if index in marks:
             if index == end:
                 stepped, lined.most = lined.most, lined.reserved
@@ -178,7 +178,7 @@ def _run(lined: Turned | Lined, segments: Sequence[Segment]) -> tuple[dict[str, 
         if moment != INIT and not begins:
             built, lined.most, begins = lined.most, lined.reserved, True
         for _ in range(repeat if events else 0):
-            lined.run(events)
+            lined.run(events, lane)
         if moment not in spots or lined.peak > spots[moment].total:
             turn, at = divmod(lined.peak_at - start + 1, len(events)) if events else (0, 0)
             spots[moment] = Spot(lined.peak, index, turn, at)

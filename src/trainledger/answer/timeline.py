@@ -54,7 +54,7 @@ def timeline(plan: Plan, rank: int | None = None) -> Timeline:
     units = [line.unit for line in ledger.lines]
     ticks: list[Tick] = []
     total = 0
-    for moment, events, repeat in ledger.segments:
+    for moment, events, repeat, _ in ledger.segments:
         most = total
         for _ in range(repeat):
             for event in events:

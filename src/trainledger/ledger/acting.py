@@ -113,7 +113,7 @@ class Stage:
     def play(self, role: str, segments: Iterable[Segment], moment: str = "") -> None:
         """Segments of a role, at the moment named or at their own."""
         shift = self.first[role]
-        for name, events, repeat in segments:
+        for name, events, repeat, _ in segments:
             own = shifted(events, shift)
             self.segments.append(Segment(moment or name, own, repeat))
             for event in own:

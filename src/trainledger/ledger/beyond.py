@@ -175,7 +175,7 @@ def left_by(layout: Layout, segments: Sequence[Segment]) -> list[int]:
     coordinator lets go of what it keeps gathered by itself, in a later pass."""
     lines, kept = layout.job.book.lines, isinstance(layout, ZeroParts)
     counts: dict[int, int] = {}
-    for _, events, repeat in segments:
+    for _, events, repeat, _ in segments:
         for event in events:
             if event:
                 counts[abs(event) - 1] = counts.get(abs(event) - 1, 0) + (repeat if event > 0 else -repeat)

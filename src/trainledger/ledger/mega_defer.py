@@ -38,7 +38,7 @@ def put_off(made: Pass, lines: tuple[int, ...]) -> Pass:
 
     def without(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
         found = []
-        for moment, events, repeat in segments:
+        for moment, events, repeat, _ in segments:
             left = tuple(event for event in events if event not in gone)
             if (after := made.products.get(events)) is not None:
                 products[left] = after - sum(event in gone for event in events[:after])

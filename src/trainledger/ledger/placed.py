@@ -56,7 +56,7 @@ def _without(segment: Segment, away: set[int]) -> Segment:
 def _most(segments: Sequence[Segment], away: set[int]) -> dict[int, int]:
     """How many copies of each of these lines are alive at most."""
     now, most = dict.fromkeys(away, 0), dict.fromkeys(away, 0)
-    for _, events, repeat in segments:
+    for _, events, repeat, _ in segments:
         here: dict[int, int] = {}
         high: dict[int, int] = {}
         for event in events:

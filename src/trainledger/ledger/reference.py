@@ -256,10 +256,10 @@ def one_pass(layout: Layout, stays: bool) -> Pass:
     third on."""
     made = layout.micros(Leaves(True, layout.job.run.gradients, {}))
     micro = [made(later)[0] for later in (False, True, True)][-1]
-    segments = tuple(Segment(REFERENCE, events, repeat) for _, events, repeat in micro.forward)
+    segments = tuple(Segment(REFERENCE, events, repeat) for _, events, repeat, _ in micro.forward)
     named = micro.named if stays else ()
     left = Counter[int]()
-    for _, events, repeat in segments:
+    for _, events, repeat, _ in segments:
         for event in events:
             left[abs(event) - 1] += repeat if event > 0 else -repeat
     gone = tuple(-line - 1 for line, copies in (left - Counter(named)).items() for _ in range(copies))

@@ -31,7 +31,7 @@ def with_workspace(
 ) -> list[Segment]:
     """The segments of one thread in which cuBLAS takes its workspace once its first product's result is there; lines
     that are made `ahead` of the result."""
-    for number, (moment, events, repeat) in enumerate(segments):
+    for number, (moment, events, repeat, _) in enumerate(segments):
         after = products.get(events, 0)
         if after:
             made = (*(one + 1 for one in ahead), events[after - 1], line + 1)

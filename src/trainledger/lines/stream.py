@@ -19,11 +19,13 @@ EMPTY = 0  # an event that is no line's: the allocator is told to give back what
 
 
 class Segment(NamedTuple):
-    """Events of a moment, `repeat` times in a row."""
+    """Events of a moment, `repeat` times in a row. `lane`: which of the micro-batches in flight they are of, where
+    several are; 0: of none."""
 
     moment: str
     events: Events
     repeat: int = 1
+    lane: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def _spots(segments: Sequence[Segment], units: Sequence[int]) -> dict[str, Spot]
     shapes: dict[int, _Shape] = {}
     spots: dict[str, Spot] = {}
     total = 0
-    for index, (moment, events, repeat) in enumerate(segments):
+    for index, (moment, events, repeat, _) in enumerate(segments):
         shape = shapes.get(id(events))
         if shape is None:
             shape = shapes[id(events)] = _shape(events, units)
@@ -97,7 +99,7 @@ def _count(counts: Counter[int], net: Mapping[int, int], times: int) -> None:
 def net(segments: Iterable[Segment]) -> Counter[int]:
     """By line, births less deaths of some segments; lines in the order in which they first appear."""
     times, runs = Counter[int](), dict[int, Events]()  # by the identity of a run of events, which equal layers share
-    for _, events, repeat in segments:
+    for _, events, repeat, _ in segments:
         times[id(events)] += repeat
         runs[id(events)] = events
     found = Counter[int]()
@@ -121,7 +123,7 @@ def lives(segments: Sequence[Segment], spots: Mapping[str, Spot]) -> tuple[Momen
     live: dict[str, tuple[tuple[int, int], ...]] = {}
     nets: dict[int, dict[int, int]] = {}  # by the identity of a run of events, which equal layers share
     times: dict[int, int] = {}
-    for index, (_, events, repeat) in enumerate(segments):
+    for index, (_, events, repeat, _) in enumerate(segments):
         for name, spot in wanted.get(index, ()):
             here = Counter[int]()
             for one, count in times.items():
