@@ -172,3 +172,50 @@ def test_the_fullest_stage_answers_for_the_plan() -> None:
     every = [peak(plan, rank).peak.allocated.expected for rank in range(4)]
     assert peak(plan).peak.allocated.expected == max(every)
     assert len(peak(plan).ledger.equals) == 4
+
+
+def names(plan: Plan, moment: str, rank: int = 0) -> list[tuple[bool, str]]:
+    """Births and deaths of a run up to the end of a moment's first segments, by name."""
+    ledger = peak(plan, rank).ledger
+    found = [one.events for one in ledger.segments if one.moment == moment]
+    return [(event > 0, ledger.lines[abs(event) - 1].name) for events in found for event in events if event]
+
+
+@pytest.mark.parametrize("strategy", ["megatron-ddp", "megatron-distopt"])
+def test_a_master_weight_is_made_of_a_copy_of_the_weight(strategy: str) -> None:
+    found = names(plan_of(LLAMA, parallel={"strategy": strategy}), "init")
+    at = next(at for at, (_, name) in enumerate(found) if name.startswith("master weights"))
+    own = found[at][1].removeprefix("master weights of ")
+    assert found[at - 1] == (True, f"copy of {own} that becomes its master")
+    assert found[at + 1] == (False, found[at - 1][1])
+
+
+def test_positions_come_from_the_host_in_fp32() -> None:
+    position = "embedding.position_embeddings.weight"
+    found = [one for one in names(plan_of(GPT, parallel={"strategy": "megatron-ddp"}), "init") if position in one[1]]
+    wide = f"{position} before its cast"
+    assert found[:3] == [(True, wide), (True, position), (False, wide)]
+    full = {"weights": "fp32", "compute": "fp32", "master": None}
+    plain = names(plan_of(GPT, parallel={"strategy": "megatron-ddp"}, precision=full), "init")
+    assert wide not in [name for _, name in plain]
+
+
+def test_a_bias_that_the_product_adds_has_its_gradient_after_the_weight() -> None:
+    found = [name for born, name in names(plan_of(GPT), "step 1: backward") if born and "linear_qkv" in name]
+    weight, bias = (f"decoder.layers.*.gradient of self_attention.linear_qkv.{one}" for one in ("weight", "bias"))
+    assert found.index(weight) < found.index(bias)
+
+
+@pytest.mark.parametrize(("batch", "copies"), [(1, 0), (2, 2)])
+def test_rows_of_several_sequences_have_gradients_in_another_order(batch: int, copies: int) -> None:
+    """The layers' layout is sequence first: each table's own function copies the gradient first."""
+    found = names(plan_of(GPT, batch={"micro_batch": batch}), "step 1: backward")
+    assert found.count((True, "embedding: gradient row by row")) == copies
+
+
+@pytest.mark.parametrize(("count", "first"), [(1, False), (4, True)])
+def test_an_output_is_gone_before_a_gradient_comes_where_none_is_exchanged(count: int, first: bool) -> None:
+    """One micro-batch: it was sent in the warm-up."""
+    plan = plan_of(LLAMA, parallel={"pp": 2, "dp": 1}, batch={"accumulation": count})
+    found = names(plan, "step 1: backward")
+    assert (found.index((True, "gradient of hidden states")) < found.index((False, "hidden states"))) is first

@@ -27,10 +27,11 @@ LOSS = Source(
 )
 BUFFER = Source("Megatron-Core: the global memory buffer", "megatron/core/utils.py, GlobalMemoryBuffer", "0.19.2")
 ROTARY = Source(
-    "Megatron-Core: rotary angles, made once a length",
-    "megatron/core/models/common/embeddings/rotary_pos_embedding.py",
-    "0.19.2",
+    "Megatron-Core: rotary angles, made once a length; each chunk has its own, each layer of latent attention",
+    "megatron/core/models/common/embeddings/rotary_pos_embedding.py; transformer/multi_latent_attention.py",
+    "0.14, 0.19.2",
 )
+ROTARY_KEPT = 32  # tables that the cache of that function holds, over all modules
 CHECKPOINT = Source("Megatron-Core: activation recomputation", "megatron/core/tensor_parallel/random.py", "0.19.2")
 SCHEDULES = Source(
     "Megatron-Core: pipeline schedules", "megatron/core/pipeline_parallel/{schedules,p2p_communication}.py", "0.19.2"
@@ -45,17 +46,25 @@ OPTIMIZER = Source(
 @dataclass(frozen=True, slots=True)
 class FusedSoftmax:
     """The kernel that masks, scales and takes the softmax: key lengths above `shortest` and up to `longest`, multiples
-    of `multiple`, in 16 bits."""
+    of `multiple`, in 16 bits; heads x sequences a multiple of `at_once`, or of `at_once_of_few` up to `few` keys."""
 
     shortest: int
     longest: int
     multiple: int
+    at_once: int
+    few: int
+    at_once_of_few: int
     source: Source
 
 
 SOFTMAX = FusedSoftmax(
-    16, 4096, 4,
-    Source("Megatron-Core: fused softmax", "megatron/core/fusions/fused_softmax.py, is_kernel_available", "0.19.2"),
+    16, 4096, 4, 4, 128, 8,
+    Source(
+        "Megatron-Core: fused softmax",
+        "megatron/core/fusions/fused_softmax.py, is_kernel_available; megatron/fused_kernels/scaled_masked_softmax.h, "
+        "get_batch_per_block",
+        "0.19.2; 23.01",
+    ),
 )  # fmt: skip
 
 

@@ -68,18 +68,30 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
+class Scores:
+    """How attention that Megatron's own layers write out takes its softmax. `wide`: in fp32; `layered`: scores are
+    divided by the layer's number before it, and multiplied again in it; `masked`: the causal mask comes with the batch;
+    `apart`: attention runs again by itself."""
+
+    wide: bool = False
+    layered: bool = False
+    masked: bool = False
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Mega:
     """The run of one rank's layers. `scattered`: between layers the sequence is spread over the tensor-parallel ranks;
-    `engine`: Transformer Engine's modules run (None: Megatron's own); `wide_softmax`: the softmax runs in fp32;
-    `spread`: a recomputed layer's kept input is spread over the tensor-parallel ranks; `routing`: how experts run
-    (None: there are none); `hosted`: what goes to the host (None: nothing); `away`: how many whole layers' saved
-    tensors do; `delayed`: weights' gradients come after their module's others; `day`: what its release does."""
+    `engine`: Transformer Engine's modules run (None: Megatron's own); `scores`: how attention is written out; `spread`:
+    a recomputed layer's kept input is spread over the tensor-parallel ranks; `routing`: how experts run (None: there
+    are none); `hosted`: what goes to the host (None: nothing); `away`: how many whole layers' saved tensors do;
+    `delayed`: weights' gradients come after their module's others; `day`: what its release does."""
 
     parts: Parts
     scattered: bool
     fusions: Fusions
     engine: Engine | None = None
-    wide_softmax: bool = False
+    scores: Scores = Scores()
     spread: bool = False
     routing: Routing | None = None
     hosted: Hosted | None = None

@@ -18,6 +18,7 @@ from trainledger.lines.kernel_choice import Asked, choose
 from trainledger.model.program import Attention
 
 WAVES = ("cos", "sin")
+SCORES = "scores"
 
 
 def angles(f: Frame, width: int) -> Dims:
@@ -81,44 +82,103 @@ def _written(f: Frame, spec: Attention, qkv: tuple[int, int, int], dims: Dims) -
     """DotProductAttention: products through a buffer that all layers share, softmax, dropout, values, a copy."""
     t = f.tape
     q, k, v = qkv
-    if spec.heads // spec.kv_heads > 1:
-        k, v = attention.repeated(t, k, spec.heads), attention.repeated(t, v, spec.heads)
+    q = _leaf(f, q)
+    grouped = spec.heads // spec.kv_heads > 1
+    if grouped:
+        k, v = (attention.repeated(t, _leaf(f, one), spec.heads) for one in (k, v))
+    else:
+        k = _leaf(f, k)
     front = t.dims[q][:-2]
     keys = Axis(Dim.KEY_SEQUENCE, next(one.size for one in front if one.dim is Dim.SEQUENCE))
     square = (*front, Axis(Dim.HEADS, spec.heads), keys)
-    scores = aten.matmul(t, q, k, square, "scores")
-    masked, probs = _softmax(f, scores)
+    scores = _product(t, q, k, square)
+    probs = _softmax(f, scores)
     dropped = aten.dropout(t, probs, spec.dropout if f.setting.training else 0)
     if dropped != probs:
         t.end([probs])
+    v = v if grouped else _leaf(f, v)
     out = aten.matmul(t, dropped, v, (*t.dims[q][:-1], t.dims[v][-1]), "values")
     made = aten.copy(t, out, (*front, *dims))
-    t.end([scores, masked, dropped, out, k, v])  # names of the function that runs them all
+    t.end([out])
+    t.end([scores, dropped, k, v])  # names of the function that runs them all
     return made
 
 
-def _softmax(f: Frame, scores: int) -> tuple[int, int]:
-    """The scores as they are masked, and their softmax: in one kernel, whose backward writes over the gradient, or one
-    after the other."""
-    t, mega, row = f.tape, f.software.mega, SOFTMAX
+def _leaf(f: Frame, x: int) -> int:
+    """An input of attention. Where it runs again by itself it is a leaf of a graph of its own: products leave gradients
+    whose dims lie in another order, which are copied as they are kept (accumulate_grad.h)."""
+    t, mega = f.tape, f.software.mega
     assert mega is not None
-    dtype, keys = t.dtype[scores], t.dims[scores][-1].size
-    if mega.fusions.softmax and dtype != FP32 and row.shortest < keys <= row.longest and not keys % row.multiple:
-        out = t.fresh(t.dims[scores], dtype, True, "softmax")
-        return scores, t.run(Prim("fused softmax", (scores,), (out,), (out,), (Step(Code.PASS, 0),), ()))
-    masked = _masked(t, scores)
-    probs = aten.softmax(t, masked, FP32 if mega.wide_softmax else dtype)
-    if mega.wide_softmax:
-        high = probs
-        probs = aten.to(t, high, dtype)
-        t.end([high])
-    return masked, probs
+    if not mega.scores.apart:
+        return x
+    out = t.alias(x)
+    t.run(Prim("leaf", (x,), (out,), (), (Step(Code.GRAD, 0),), ()))
+    return out
 
 
-def _masked(t: Tape, scores: int) -> int:
-    """Scores of later keys set to a low number, in place, by a mask that is made of ones for each layer and kept."""
+def _product(t: Tape, q: int, k: int, dims: Dims) -> int:
+    """baddbmm into the shared buffer, times the scale: in backward each product is made, and its multiple from it."""
+    out = t.fresh(dims, t.dtype[q], True, SCORES)
+    steps: list[Step] = []
+    for at, one in enumerate((q, k)):
+        plain = aten.temporary(t, t.dims[one], t.dtype[one], "gradient before its scale")
+        steps += Step(Code.BORN, 0, plain), Step(Code.GRAD, at), Step(Code.DEAD, 0, plain)
+    return t.run(Prim("baddbmm", (q, k), (out,), (q, k), tuple(steps), ()))
+
+
+def _softmax(f: Frame, scores: int) -> int:
+    """The scores' softmax: in one kernel, whose backward writes over the gradient, or step by step, on a copy where it
+    runs in fp32, and on their product with the layer's number where they were divided by it."""
+    t, mega = f.tape, f.software.mega
+    assert mega is not None
+    if mega.fusions.softmax and _kernel(f, scores):
+        out = t.fresh(t.dims[scores], t.dtype[scores], True, "softmax")
+        return t.run(Prim("fused softmax", (scores,), (out,), (out,), (Step(Code.PASS, 0),), ()))
+    read = aten.to(t, scores, FP32) if mega.scores.wide else scores
+    if mega.scores.layered:
+        cast, read = read, aten.scale(t, read, "scores by the layer's number")
+        t.end([cast] if cast != scores else [])
+    masked, mask = _masked(f, read, read == scores)
+    probs = aten.softmax(t, masked, t.dtype[masked])
+    low = aten.to(t, probs, t.dtype[scores])
+    t.end([mask, *({read, masked} - {scores}), *({probs} - {low})])
+    return low
+
+
+def _kernel(f: Frame, scores: int) -> bool:
+    """Whether the kernel that masks, scales and takes the softmax takes these scores."""
+    t, row = f.tape, SOFTMAX
+    keys, heads = t.dims[scores][-1].size, f.setting.batch * t.dims[scores][-2].size
+    at_once = row.at_once if keys > row.few else row.at_once_of_few
+    sizes = row.shortest < keys <= row.longest and not keys % row.multiple and not heads % at_once
+    return t.dtype[scores] != FP32 and sizes
+
+
+def _masked(f: Frame, scores: int, viewed: bool) -> tuple[int, int]:
+    """Scores of later keys set to a low number, in place, and the mask that says which: it came with the batch, or is
+    made of ones for each layer and kept. `viewed`: the product itself is written, through a view, so that autograd
+    copies its gradient for the view, and that of the view for the function (torch/csrc/autograd/variable.cpp,
+    functions/tensor.cpp: CopySlices)."""
+    t, mega = f.tape, f.software.mega
+    assert mega is not None
     square = t.dims[scores][-1:]
     dims = (Axis(Dim.SEQUENCE, square[0].size), *square)
+    mask = t.outside(dims, BOOL, False) if mega.scores.masked else _causal(t, dims)
+    out = t.alias(scores)
+    if not viewed:
+        return t.run(Prim("masked_fill_", (scores, mask), (out,), (mask,), (Step(Code.GRAD, 0),), ())), mask
+    names = ("gradient of the view", "masked gradient of the view")
+    inner = [aten.temporary(t, t.dims[scores], t.dtype[scores], name) for name in names]
+    steps = (Step(Code.GRAD, 0), *(Step(code, 0, one) for code in (Code.BORN, Code.DEAD) for one in inner))
+    t.run(Prim("masked_fill_ of a view", (scores, mask), (out,), (mask,), steps, ()))
+    seen = t.alias(out)
+    t.run(Prim("as_strided", (out,), (seen,), (), (Step(Code.GRAD, 0),), ()))
+    t.end([out])
+    return seen, mask
+
+
+def _causal(t: Tape, dims: Dims) -> int:
+    """The mask of one layer."""
     ones = t.fresh(dims, FP32, False, "ones")
     upper = t.fresh(dims, FP32, False, "ones above the diagonal")
     t.run(Prim("ones", (), (ones,), (), (), ()))
@@ -127,7 +187,4 @@ def _masked(t: Tape, scores: int) -> int:
     mask = t.fresh(dims, BOOL, False, "causal mask")
     t.run(Prim("to", (upper,), (mask,), (), (), ()))
     t.end([upper])
-    out = t.alias(scores)
-    t.run(Prim("masked_fill_", (scores, mask), (out,), (mask,), (Step(Code.GRAD, 0),), ()))
-    t.end([mask])
-    return out
+    return mask

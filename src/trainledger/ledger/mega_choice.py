@@ -11,6 +11,7 @@ from trainledger.ledger.mega_routing import installed
 from trainledger.model.megatron_own import own_layers
 from trainledger.plan.schema import Plan
 
+MADE = "create_attention_mask_in_dataloader"
 LEVELS = "hierarchical_context_parallel_sizes"
 ALLOWED = "NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 WORDS = {"flash": Backend.FLASH, "unfused": Backend.UNFUSED, "eager": Backend.UNFUSED}

@@ -24,8 +24,8 @@ def looked(f: Frame, spec: Looked, ids: int, dims: Dims) -> int:
     """Rows of the table, learned positions, the layout that layers read (sequence first), dropout."""
     t, ranks = f.tape, mega_of(f).ranks
     rows = (*t.dims[ids], *dims)
-    table = f.need(spec.weight)
-    x = nn.embedding(t, ids, table, rows)
+    table, turned = f.need(spec.weight), f.setting.batch > 1
+    x = nn.embedding(t, ids, table, rows, turned)
     if mega_of(f).parts.tp > 1:
         x = _masked(f, x, ids)
     if ranks > 1 and spec.positions is None:  # the table's own function exchanges, sequence first
@@ -35,7 +35,7 @@ def looked(f: Frame, spec: Looked, ids: int, dims: Dims) -> int:
         x = aten.copy(t, x)
     else:
         if spec.positions is not None:
-            named.append(nn.embedding(t, ids, f.need(spec.positions), rows))
+            named.append(nn.embedding(t, ids, f.need(spec.positions), rows, turned))
             x = aten.add(t, x, named[-1], "with positions")
         x = _sequence_first(f, x, named)
         x = _spread(f, x, named) if ranks > 1 else x

@@ -14,7 +14,7 @@ from trainledger.facts.phases import TASKS
 from trainledger.facts.transformer_engine import DUMMY, GEMM, MASK
 from trainledger.facts.transformer_engine_fp8 import HISTORIES, recipe_of
 from trainledger.facts.versions import at_least
-from trainledger.ledger.mega_choice import number
+from trainledger.ledger.mega_choice import MADE, number
 from trainledger.ledger.mega_fp8 import DELAYED, bytes_of, copies
 from trainledger.ledger.mega_routing import own_dummies
 from trainledger.ledger.mega_run import Chunk
@@ -24,8 +24,6 @@ from trainledger.model.operations_megatron import Parallel
 from trainledger.model.operations_megatron_moe import GroupedExperts
 from trainledger.model.program import Block, Op
 from trainledger.plan.schema import Plan
-
-MADE = "create_attention_mask_in_dataloader"
 
 
 def lasting(job: Job, shared: int) -> list[tuple[int, int]]:

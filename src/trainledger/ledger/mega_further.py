@@ -54,7 +54,7 @@ def parted(f: Frame, together: int, count: int) -> list[int]:
 
 def attached(f: Frame, head: tuple[Op, ...], parts: list[int], loss: Loss) -> int:
     """The model's hidden states, to which the losses of further tokens are attached: of logits that keep their name
-    until all are."""
+    until the next are made."""
     t, names = f.tape, f.names
     hidden, *others = parts
     named: list[int] = []
@@ -62,10 +62,11 @@ def attached(f: Frame, head: tuple[Op, ...], parts: list[int], loss: Loss) -> in
         names["h"] = part
         lower(f, head)
         logits = names.pop("logits")
+        t.end(named)
         each = loss(logits)
         out = t.alias(hidden)
         t.run(Prim("attach", (hidden, each), (out,), (), (Step(Code.PASS, 0), Step(Code.GRAD, 1)), ()))
-        t.end([each, *named])
+        t.end([each])
         named, hidden = [logits], out
     t.end([*named, *parts])
     return hidden

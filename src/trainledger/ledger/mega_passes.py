@@ -39,12 +39,16 @@ class Pass:
     after: tuple[tuple[Segment, ...], tuple[Segment, ...]]
 
 
-def masked(made: Pass, mask: int | None) -> Pass:
-    """A pass whose batch comes with a mask, which the forward's caller holds until it returns."""
+def masked(made: Pass, mask: int | None, saved: bool = False) -> Pass:
+    """A pass whose batch comes with a mask, which the forward's caller holds until it returns; `saved`: layers keep it
+    for their backward."""
     if mask is None:
         return made
-    first, last = Segment("forward", (mask + 1,)), Segment("forward", (-mask - 1,))
-    return replace(made, forward=(first, *made.forward, last), after=((first, *made.after[0], last), made.after[1]))
+    first, last = Segment("forward", (mask + 1,)), Segment("backward" if saved else "forward", (-mask - 1,))
+    ahead, behind = ((), (last,)) if saved else ((last,), ())
+    now, later = ((first, *one, *ahead) for one in (made.forward, made.after[0]))
+    left, gone = ((*one, *behind) for one in (made.backward, made.after[1]))
+    return replace(made, forward=now, backward=left, after=(later, gone))
 
 
 @dataclass(frozen=True, slots=True)

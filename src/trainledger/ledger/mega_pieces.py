@@ -20,7 +20,7 @@ from trainledger.ledger.mega_further import LAYER, predicted
 from trainledger.ledger.mega_hosted import hosted
 from trainledger.ledger.mega_left import DISPATCHER, released, routes, shifted
 from trainledger.ledger.mega_passes import HIDDEN, Edges, Pass, borders_of, edges_of, mega_of
-from trainledger.ledger.mega_run import Chunk
+from trainledger.ledger.mega_run import CORE, Chunk
 from trainledger.ledger.opening import Job
 from trainledger.ledger.piece import Piece
 from trainledger.ledger.regions import Region, regions_of
@@ -34,7 +34,6 @@ Ends = tuple[bool, int]  # whether the input was received; how many hold the arr
 Kind = tuple[int, bool, bool]  # a layer's block; whether it stays in 16 bits among 8-bit ones, and on the device
 Group = tuple[tuple[Kind, ...], bool]  # layers that are walked as one, and whether they run again
 LOSS = "loss"
-CORE = "core_attn"
 # modules that may run again on their own, and the operations that they are in dense layers and in those with experts
 MODULES = {
     CORE: ("self_attention.core_attention",) * len((False, True)),
@@ -141,7 +140,11 @@ class Walks:
         if again or ends[0]:
             tape.leaves.add(source)
         for block, (_, wide, _) in zip(blocks, kinds, strict=True):
+            given = frame.names["h"]
             lower(_in_16_bits(frame) if wide else frame, block.ops)
+            tape.end([given])  # named until the layer has returned
+            for weight in block.weights:  # the next layer has its own
+                frame.params.pop(weight, None)
         target = frame.names["h"]
         tape.end([source, *(value for value in frame.names.values() if value != target)])
         known = {tape.store[source]: edges.hidden, tape.store[target]: edges.hidden}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from trainledger.facts.megatron import QKV
@@ -10,8 +11,8 @@ from trainledger.facts.megatron_offload import COUNT, LEAST, MODULES, OFFLOAD, O
 from trainledger.facts.phases import TASKS
 from trainledger.facts.versions import at_least
 from trainledger.ledger.frame import Setting
-from trainledger.ledger.mega import Day, Fusions, Hosted, Mega
-from trainledger.ledger.mega_choice import engine_of
+from trainledger.ledger.mega import Day, Fusions, Hosted, Mega, Scores
+from trainledger.ledger.mega_choice import MADE, engine_of
 from trainledger.ledger.mega_fp8 import own_dtype
 from trainledger.ledger.mega_routing import routing_of
 from trainledger.ledger.mega_scores import LOG_PROBS, WITH_ENTROPY
@@ -25,6 +26,7 @@ from trainledger.plan.stages import Chunk as Place
 from trainledger.plan.stages import split_of, stages
 
 ENTROPY = "entropy_coeff"  # of a policy's loss: other than 0, the entropy is made in its update
+CORE = "core_attn"  # what runs again where a plan does not say which modules do
 RECOMPUTED, DELAYED = "recompute", "delay_wgrad_compute"
 
 
@@ -95,7 +97,7 @@ def mega_of(plan: Plan, architecture: str) -> Mega:
         parallel.sp and parallel.tp > 1,
         fusions,
         engine=engine_of(plan, architecture),
-        wide_softmax=on("attention_softmax_in_fp32", False) or on("apply_query_key_layer_scaling", False),
+        scores=_scores(plan, on),
         spread=on("distribute_saved_activations", False),
         routing=routing_of(plan),
         hosted=_hosted(plan),
@@ -105,6 +107,16 @@ def mega_of(plan: Plan, architecture: str) -> Mega:
             anew=not STANDS_IN.holds(release_of(plan.stack.versions)),
             listed=at_least(release_of(plan.stack.versions) or None, QKV.listed),
         ),
+    )
+
+
+def _scores(plan: Plan, on: Callable[[str, bool], bool]) -> Scores:
+    again, layered = plan.stack.recompute, on("apply_query_key_layer_scaling", False)
+    return Scores(
+        wide=on("attention_softmax_in_fp32", False) or layered,
+        layered=layered,
+        masked=on(MADE, False),
+        apart=again.kind == "selective" and CORE in (again.modules or (CORE,)),
     )
 
 

@@ -83,17 +83,27 @@ class States:
 
     def build(self) -> Runs:
         """Weights are built, gathered into buffers, and the optimizer's master weights are made of them."""
-        own = self._own()
-        found = births(own)
+        own, moved = self._own(False), self._own(True)
+        found = [*births(own), *((self._narrowed(line), count) for line, count in moved)]
         for buffer in self.buffers:
             if buffer.weight_bytes:
                 found += births([(self._buffer(Account.WEIGHTS, "weight buffer", buffer, buffer.weights), 1)])
             found += births([(self._buffer(Account.GRADIENTS, "gradient buffer", buffer, buffer.gradients), 1)])
         if self.kept.buffered:
-            found += deaths(own)
+            found += deaths([*own, *moved])
         if self.kept.master is not None:
-            found += births(self._masters(Account.MASTER, "master weights of ", self.kept.master))
+            found.append((self._raised_up(self.kept.master), 1))
         return found
+
+    def _raised_up(self, dtype: DType) -> tuple[int, ...]:
+        """Births of master weights one after the other, each made of a copy of the weight that is gone then."""
+        made: list[int] = []
+        masters = self._masters(Account.MASTER, "master weights of ", dtype)
+        for (line, _), one in zip(masters, self._ordered(), strict=True):
+            name = f"copy of {one.name} that becomes its master"
+            copy = self.book.tensor(Account.WEIGHTS, name, one.weight.dims, self.kept.weights, OPTIMIZER)
+            made += copy + 1, line + 1, -copy - 1
+        return tuple(made)
 
     def step(self, first: bool) -> Runs:
         """One optimizer step; at the first the states appear."""
@@ -135,10 +145,21 @@ class States:
                 weight = own[placed.parameter.name]
                 yield Piece(pattern(placed.parameter.name), weight.dims, weight.role)
 
-    def _own(self) -> Copies:
-        """Every weight's own tensor."""
+    def _narrowed(self, line: int) -> tuple[int, ...]:
+        """Births of a weight that comes to the device from the host in fp32, and is cast there."""
+        own = self.book.lines[line]
+        if self.kept.weights == FP32:
+            return (line + 1,)
+        wide = self.book.tensor(Account.WEIGHTS, f"{own.name} before its cast", own.dims, FP32, OPTIMIZER)
+        return (wide + 1, line + 1, -wide - 1)
+
+    def _own(self, moved: bool | None = None) -> Copies:
+        """Every weight's own tensor; `moved`: only of those that are built on the host, as torch.nn.Embedding is, or of
+        the others."""
         counts: Counter[int] = Counter()
         for weight, placed in self.weights:
+            if moved is not None and (weight.role is Role.POSITION) is not moved:
+                continue
             made = Made(placed.stored or self.kept.weights, MODELS)
             counts[self.book.made(Account.WEIGHTS, pattern(placed.name), weight.dims, made)] += 1
         return list(counts.items())

@@ -13,6 +13,7 @@ from trainledger.base.sources import Basis
 from trainledger.facts.code_read import ACCUMULATE
 from trainledger.facts.dtypes import UINT8
 from trainledger.facts.kernels import CUBLAS
+from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.megatron import FSDP, SETTLED
 from trainledger.ledger.arrange import FORWARD
 from trainledger.ledger.book import Book
@@ -29,7 +30,7 @@ from trainledger.ledger.mega_forward import Gather
 from trainledger.ledger.mega_fsdp import Gathering, Shards, main_of, outer_of, sharded_of
 from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins
 from trainledger.ledger.mega_layerwise import LayerWise, laid_out, layer_wise
-from trainledger.ledger.mega_once import SHARED, TABLES, once
+from trainledger.ledger.mega_once import TABLES, grown, once, regrown, tables
 from trainledger.ledger.mega_order import order_of
 from trainledger.ledger.mega_passes import Pass, borders_of, masked, mega_of
 from trainledger.ledger.mega_pieces import Walks
@@ -60,36 +61,42 @@ class Composer:
         self.rank, self.workspace, self.each = rank, workspace, each
         self.standing = dummies(rank.job, rank.chunks)  # made in the first backward, and kept
         first = once(rank)
-        self.tables = [one for one in first if rank.job.book.lines[one[0]].name == TABLES]  # made after the embedding
-        self.shared = [line for line, _ in first if self._gathers(rank, line)]
-        self.once = [one for one in first if one not in self.tables and one[0] not in self.shared]
+        # of rotary angles, made after the embedding
+        self.tables = next(([line] * count for line, count in first if rank.job.book.lines[line].name == TABLES), [])
+        self.turned: set[int] = set()  # chunks that have made theirs
+        self.shared, self.larger = grown(rank)
+        self.outgrown = self.shared
+        later = {*self.tables, *self.shared, *(line for line, _ in self.larger)}
+        self.once = [one for one in first if one[0] not in later]
         self.segments: list[Segment] = []
         self.same: dict[Events, Events] = {}  # equal runs of events are one, so that they are looked at once
         self.ready: set[str] = set()
+        self.piped = degrees(rank.plan).pp > 1
+        after = degrees(rank.plan).pp - 1 - rank.stage  # stages: a forward for each comes before the first backward
+        self.warm = 0 < (rank.plan.batch.accumulation or 1) <= after  # no output is exchanged for a gradient
         self.left: set[int] = set()  # chunks whose last backward left a graph behind
         self.before: tuple[object, ...] = ()  # with what the last step began
         self.last = slice(0)  # its segments
 
-    def _gathers(self, rank: Rank, line: int) -> bool:
-        """Whether a line is the buffer that Megatron's own layers gather into, made by the first of them."""
-        mega = mega_of(rank.job)
-        gathers = mega.engine is None and mega.ranks > 1 and rank.job.run.setting.attention != "eager"
-        return gathers and rank.job.book.lines[line].name == SHARED
-
-    def add(self, moment: str, runs: Runs) -> None:
+    def add(self, moment: str, runs: Runs, lane: int = 0) -> None:
         """Runs of events of a moment, which is there even if nothing happens in it."""
-        self.segments += [Segment(moment, ())] * (not runs) + [
-            Segment(moment, self.same.setdefault(events, events), repeat) for events, repeat in runs
-        ]
+        self.segments += [Segment(moment, ())] * (not runs)
+        self.segments += [Segment(moment, self.same.setdefault(one, one), repeat, lane) for one, repeat in runs]
 
-    def take(self, moment: str, segments: tuple[Segment, ...], made: Pass, thread: str) -> None:
+    def lane(self, action: Action) -> int:
+        """The lane of a micro-batch in a chunk, where others are in flight."""
+        return 1 + action.micro_batch * len(self.rank.chunks) + action.chunk if self.piped else 0
+
+    def take(self, moment: str, segments: tuple[Segment, ...], made: Pass, thread: str, action: Action) -> None:
         """A pass through a chunk; the first of each thread with one of PyTorch's own products makes cuBLAS's workspace,
         the first backward what stands in for gradients."""
         found = list(segments)
-        if thread != BACKWARD and self.tables:
-            made_now = [Segment(moment, events, repeat) for events, repeat in births(self.tables)]
-            at = int(self.rank.chunks[0].first)
-            found, self.tables = [*found[:at], *made_now, *found[at:]], []
+        if self.tables and action.chunk not in self.turned:
+            self.turned.add(action.chunk)
+            here = self.rank.chunks[action.chunk]
+            count = tables(self.rank.job, here)
+            found.insert(int(here.first), Segment(moment, tuple(line + 1 for line in self.tables[:count])))
+            del self.tables[:count]
         if thread == BACKWARD and self.standing:
             self.add(moment, births(self.standing))
             self.standing = []
@@ -98,11 +105,14 @@ class Composer:
             self.ready.add(thread)
             found = with_workspace(found, made.products, self.workspace, self.shared)
             self.shared = []
-        self.segments += [Segment(moment, one.events, one.repeat) for one in found]
+        found, self.larger, self.outgrown = regrown(self.rank.job, found, self.larger, self.outgrown)
+        lane = self.lane(action)
+        self.segments += [Segment(moment, one.events, one.repeat, lane) for one in found]
 
     def run(self, step: str, flow: Flow, passes: list[Pass], firsts: list[Pass]) -> None:
         """Every micro-batch of a step. One that begins as the one before it did, which has its name, is that one."""
-        before = step, flow.state, set(self.ready), set(self.left), bool(self.standing or self.tables or self.shared)
+        waits = bool(self.standing or self.shared), len(self.tables), len(self.larger)
+        before = step, flow.state, set(self.ready), set(self.left), waits
         start = len(self.segments)
         if before == self.before:
             self.segments += self.segments[self.last]
@@ -126,21 +136,22 @@ class Composer:
                 moment, following = self.moment(step, action), order[at + 1]
                 ahead = not flow.plain and at and following.kind is not Kind.FORWARD
                 received = flow.before(following) if ahead and order[at - 1].kind is not Kind.FORWARD else ()
-                self.add(moment, [((*flow.entered(action), *received), 1)])
-                self.take(moment, self._passed(action, made), made, "forward")
+                self.add(moment, [((*flow.entered(action), *received), 1)], self.lane(action))
+                self.take(moment, self._passed(action, made), made, "forward", action)
                 self.add(moment, [(flow.made(action), 1)])
                 continue
             moment = self.moment(step, action)
             there = not flow.plain and at > 1 and order[at - 1].kind is Kind.FORWARD
             received = () if there and order[at - 1 - 1].kind is not Kind.FORWARD else flow.before(action)
-            self.add(moment, [((*received, *flow.begun()), 1)])
+            begun = flow.begun()
+            self.add(moment, [((*begun, *received) if self.warm else (*received, *begun), 1)])
             if left and chunks[action.chunk].last:
                 left -= 1
                 made = put_off(made, late[0][1])
                 waiting += drained(late[0][1])
                 flow.listed.append(action)
-            self.take(moment, self._passed(action, made), made, BACKWARD)
-            self.add(moment, [(flow.left(action), 1)])
+            self.take(moment, self._passed(action, made), made, BACKWARD, action)
+            self.add(moment, [(flow.left(action), 1)], self.lane(action))
         self.add(self.moment(step, order[-1]), [((*flow.ended(), *waiting), 1)])
 
     def moment(self, step: str, action: Action) -> str:
@@ -223,9 +234,10 @@ def _around(rank: Rank, made: Sequence[Pass], each: Gather | None, reports: Repo
     """Passes through a rank's chunks with what its strategy does around them, the batch's mask, and what is reported of
     the loss."""
     mask, found = mask_line(rank.plan, rank.job), list[Pass]()
+    saved = mega_of(rank.job).engine is None and rank.job.run.setting.attention == Kernel.EAGER
     for one, chunk in zip(made, rank.chunks, strict=True):
         gathered = one if each is None else each(rank, one, chunk)
-        held = masked(gathered, mask if chunk.fed else None)
+        held = masked(gathered, mask if chunk.fed else None, saved)
         found.append(reports.told(held, chunk))
     return found
 

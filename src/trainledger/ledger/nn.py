@@ -108,11 +108,15 @@ def layer_norm(t: Tape, x: int, weight: int | None, bias: int | None) -> int:
     return t.run(Prim("native_layer_norm", ins, (out, mean, rstd), saves, steps, ()))
 
 
-def embedding(t: Tape, ids: int, table: int, dims: Dims) -> int:
-    """Rows of a table; saves the ids, backward makes a dense gradient of the whole table."""
+def embedding(t: Tape, ids: int, table: int, dims: Dims, turned: bool = False) -> int:
+    """Rows of a table; saves the ids, backward makes a dense gradient of the whole table. `turned`: the rows' gradient
+    arrives with its dims in another order than they lie in, and is copied first."""
     grad = t.grad[table]
     out = t.fresh(dims, t.dtype[table], grad, "output")
     steps = _sorted_backward(t, ids, table) if grad else ()
+    if turned and grad:
+        copied = temporary(t, dims, t.dtype[table], "gradient row by row")
+        steps = (Step(Code.BORN, 0, copied), *steps, Step(Code.DEAD, 0, copied))
     return t.run(Prim("embedding", (table, ids), (out,), (ids,) if grad else (), steps, ()))
 
 

@@ -98,11 +98,9 @@ def linear(f: Frame, spec: Parallel, x: int, dims: Dims) -> int:
     """A linear layer whose weight is spread over ranks; a bias is added here unless it is handed on."""
     t, ranks = f.tape, ranks_of(f, spec)
     if spec.along is not Along.ROW:
-        out = _product(f, spec.weight, x, (*stretched(t.dims[x], ranks)[: -_tail(t, x)], *dims), ranks)
-        if spec.bias is not None and not spec.later:
-            return _biased(f, spec.bias, out)
-        return out
-    whole = _product(f, spec.weight, x, (*t.dims[x][: -_tail(t, x)], *dims), 1)
+        bias = None if spec.later else spec.bias
+        return _product(f, (spec.weight, bias), x, (*stretched(t.dims[x], ranks)[: -_tail(t, x)], *dims), ranks)
+    whole = _product(f, (spec.weight, None), x, (*t.dims[x][: -_tail(t, x)], *dims), 1)
     if ranks == 1:
         return whole
     part = t.fresh(cut(t.dims[whole], ranks), t.dtype[whole], True, "part of the sum")
@@ -116,20 +114,32 @@ def _tail(t: Tape, x: int) -> int:
     return len([one for one in t.dims[x] if one.dim not in (Dim.BATCH, Dim.SEQUENCE)])
 
 
-def _product(f: Frame, weight: Weight, x: int, dims: Dims, ranks: int) -> int:
-    """x W^T: input and weight are saved whatever is trained. Of a sequence gathered in a buffer that all layers share,
-    the input's gradient is whole until its part is summed, and both live until the weight's is made."""
-    t, w = f.tape, f.need(weight)
+def _product(f: Frame, weights: tuple[Weight, Weight | None], x: int, dims: Dims, ranks: int) -> int:
+    """x W^T, and b added to it in another tensor: input and weight are saved whatever is trained. Of a sequence that is
+    gathered in a buffer which all layers share, the input's gradient is whole until its part is summed; it and the
+    product's own gradient live until those of weight and bias are made, in this order."""
+    t, (weight, bias) = f.tape, weights
+    w = f.need(weight)
     out = t.fresh(dims, t.dtype[x], True, "output")
     steps: tuple[Step, ...] = (Step(Code.GRAD, 0), *(() if mega_of(f).added else (Step(Code.GRAD, 1),)))
     if mega_of(f).added and mega_of(f).day.anew:
         unused = aten.temporary(t, weight.dims, t.dtype[x], "unused gradient of a weight")
         steps = (*steps, Step(Code.BORN, 0, unused), Step(Code.DEAD, 0, unused))
+    added = (f.need(bias),) if bias is not None else ()
+    for one in added:
+        scratch = aten.column_scratch(t, dims, t.dims[one]) if t.grad[one] else ()
+        steps = (*steps, Step(Code.GRAD, len((x, w))), *scratch)
     if ranks > 1:
         whole = aten.temporary(t, stretched(t.dims[x], ranks), t.dtype[x], "whole gradient of the input")
         t.within.add(whole)
         steps = (Step(Code.BORN, 0, whole), *steps, Step(Code.DEAD, 0, whole))
-    return t.run(Prim(OWN, (x, w), (out,), (x, w), steps, ()))
+    t.run(Prim(OWN, (x, w, *added), (out,), (x, w), steps, ()))
+    if not added:
+        return out
+    total = t.fresh(dims, t.dtype[x], True, "with bias")
+    t.run(Prim("add", (out,), (total,), (), (Step(Code.PASS, 0),), ()))
+    t.end([out])
+    return total
 
 
 def _biased(f: Frame, bias: Weight, x: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from trainledger.lines.stream import Events, Segment
 
@@ -36,6 +36,17 @@ def with_workspace(
         if after:
             made = (*(one + 1 for one in ahead), events[after - 1], line + 1)
             split = [Segment(moment, (*events[: after - 1], *made, *events[after:]))]
+            rest = [Segment(moment, events, repeat - 1)] if repeat > 1 else []
+            return [*segments[:number], *split, *rest, *segments[number + 1 :]]
+    return segments
+
+
+def made_before(segments: list[Segment], lines: Container[int], made: Events) -> list[Segment]:
+    """The segments with these events before the first birth of one of these lines; as they are where none is born."""
+    for number, (moment, events, repeat, _) in enumerate(segments):
+        at = next((at for at, event in enumerate(events) if event > 0 and event - 1 in lines), None)
+        if at is not None:
+            split = [Segment(moment, (*events[:at], *made, *events[at:]))]
             rest = [Segment(moment, events, repeat - 1)] if repeat > 1 else []
             return [*segments[:number], *split, *rest, *segments[number + 1 :]]
     return segments

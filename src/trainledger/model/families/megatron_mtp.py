@@ -30,9 +30,9 @@ def further(shape: Shape, count: int, layer: tuple[Op, ...], top_k: int) -> Bloc
     ops = (
         shape.norm("enorm", EMBEDDED, EMBEDDED),
         shape.norm("hnorm", "h", "n"),
-        Op("mtp.cat", Paired(), (EMBEDDED, "n"), ("x",), both, (EMBEDDED,)),
+        Op("mtp.cat", Paired(), (EMBEDDED, "n"), ("x",), both, ("n",)),
         Op("eh_proj", Parallel(Along.COLUMN, weight, later=False), ("x",), ("x",), part),
-        Op("mtp.gather", Regathered(), ("x",), ("h",), hidden, ("x",)),
+        Op("mtp.gather", Regathered(), ("x",), ("h",), hidden, ("x", EMBEDDED)),
         *layer,
         shape.norm("final_layernorm", "h", "h"),
     )
