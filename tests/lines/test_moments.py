@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.plans import plan_of
 from trainledger.answer.estimate import estimate
-from trainledger.ledger.step import STEPS
-from trainledger.lines.moments import in_part, part_of, what_of
+from trainledger.lines.moments import STEPS, in_part, part_of, what_of
 
 
 def test_a_name_is_read_as_it_was_made() -> None:

@@ -34,11 +34,10 @@ from trainledger.ledger.rank import Ledger, rank_ledger, updates_of
 from trainledger.ledger.reference import Pass, laid_out, one_pass, silent, standing
 from trainledger.ledger.rollout import Rollout, generated, rollout_of
 from trainledger.ledger.run import run_of
-from trainledger.ledger.step import INIT, STEPS
 from trainledger.ledger.tensor_parallel import spread
 from trainledger.ledger.updates import births, deaths
 from trainledger.lines.line import Account
-from trainledger.lines.moments import in_part, part_of, what_of
+from trainledger.lines.moments import INIT, STEPS, in_part, part_of, what_of
 from trainledger.lines.stream import Moment, Segment
 from trainledger.model.build import model_of
 from trainledger.model.program import Model

@@ -27,8 +27,6 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.groups import groups_of, peers_of
 from trainledger.plan.schema import Plan
 
-INIT = "init"
-
 
 @dataclass(frozen=True, slots=True)
 class Band:

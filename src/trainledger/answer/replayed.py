@@ -23,9 +23,8 @@ from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.dtypes import UINT8
 from trainledger.ledger.beyond import in_steps
 from trainledger.ledger.rank import Ledger, payload
-from trainledger.ledger.step import INIT, OPTIMIZER, STEPS
 from trainledger.lines.line import Account, Line
-from trainledger.lines.moments import in_part, part_of
+from trainledger.lines.moments import INIT, OPTIMIZER, STEPS, in_part, part_of
 from trainledger.lines.stream import EMPTY, Moment, Segment, Spot, lives, net
 
 ENDS_WHY = "what blocks hold beyond the tensors in them: ends that the allocator does not split off, counted by replay"

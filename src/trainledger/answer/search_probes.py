@@ -16,8 +16,8 @@ from trainledger.answer.search_space import Floats, Grid, Way
 from trainledger.base.problems import InputError
 from trainledger.facts.search_space import Policy
 from trainledger.ledger.rank import Ledger, rank_ledger
-from trainledger.ledger.step import INIT
 from trainledger.lines.line import Account
+from trainledger.lines.moments import INIT
 from trainledger.model.build import model_of
 from trainledger.model.program import Model
 

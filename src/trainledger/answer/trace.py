@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainledger.allocator.conf import Conf, conf_of
-from trainledger.answer.bands import INIT
 from trainledger.answer.estimate import Estimate, Parameters, architecture_of, device_of
 from trainledger.answer.notes import notes_of
 from trainledger.answer.trace_buckets import with_buckets
@@ -26,6 +25,7 @@ from trainledger.facts.versions import parse_version
 from trainledger.ledger.rank import Ledger, extras_of
 from trainledger.ledger.run import run_of
 from trainledger.lines.line import Account
+from trainledger.lines.moments import INIT
 from trainledger.model.build import model_of
 from trainledger.model.counts import active
 from trainledger.model.program import Head, Model, Role, Weight

@@ -17,10 +17,10 @@ from trainledger.evidence.trace.record import Birth, Record, Stretch
 from trainledger.facts.data_parallel import DDP
 from trainledger.ledger.buckets import broadcast, bucket_sizes
 from trainledger.lines.line import Account
+from trainledger.lines.moments import BACKWARD, FORWARD
 from trainledger.plan.schema import Plan
 
 NAME = "DistributedDataParallel"
-FORWARD = "forward"
 
 
 def with_buckets(plan: Plan, record: Record) -> Record:
@@ -44,7 +44,7 @@ def with_buckets(plan: Plan, record: Record) -> Record:
 
 def _ready(record: Record) -> list[list[int]]:
     """Bytes of the gradients of the first backward, by dtype, in the order in which they are done."""
-    stretch = next((one for one in record.stretches if one.moment.endswith("backward")), Stretch("", ()))
+    stretch = next((one for one in record.stretches if one.moment.endswith(BACKWARD)), Stretch("", ()))
     born = [record.births[event - 1] for event in stretch.events if event > 0]
     rows: dict[str, list[int]] = {}
     for one in born:

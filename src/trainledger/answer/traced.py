@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trainledger.allocator.conf import DEFAULT, Conf
 from trainledger.allocator.replay import least, smallest_capacity
 from trainledger.allocator.stream import Stream
-from trainledger.answer.bands import INIT, Band, Peak, largest
+from trainledger.answer.bands import Band, Peak, largest
 from trainledger.answer.estimate import UNKNOWN
 from trainledger.answer.verdict import Verdict, judge
 from trainledger.base.problems import InputError, Problem, nearest
@@ -20,6 +20,7 @@ from trainledger.facts.kernel_sets import MULTIPROCESSORS, UNKNOWN_DEVICE
 from trainledger.facts.kernels import REFERENCE
 from trainledger.facts.overheads import Interval, context
 from trainledger.ledger.rank import Ledger
+from trainledger.lines.moments import INIT
 from trainledger.lines.stream import Moment
 from trainledger.lines.workspaces import matmul_workspace
 

@@ -16,10 +16,9 @@ from trainledger.facts.device_rows import Device, Tier
 from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.phases import POLICY
 from trainledger.ledger.rank import Ledger
-from trainledger.ledger.step import OPTIMIZER
 from trainledger.ledger.strategy import fsdp_of
 from trainledger.lines.line import Account, Duty, Line
-from trainledger.lines.moments import what_of
+from trainledger.lines.moments import OPTIMIZER, what_of
 from trainledger.lines.stream import Moment
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan

@@ -15,10 +15,9 @@ from typing import NamedTuple
 from trainledger.facts.phases import POLICY, ROLLOUT, TRAINED, Deed, Phase
 from trainledger.ledger.beyond import MOMENTS
 from trainledger.ledger.rank import Ledger
-from trainledger.ledger.step import INIT, STEPS
 from trainledger.ledger.trained_together import Parted, parted_step, returning, together
 from trainledger.lines.line import Account, Duty, Line, Place
-from trainledger.lines.moments import in_part, part_of, what_of
+from trainledger.lines.moments import INIT, STEPS, in_part, part_of, what_of
 from trainledger.lines.stream import EMPTY, Events, Segment, fold
 from trainledger.plan.acting import IDLE, Role
 

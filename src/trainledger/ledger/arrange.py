@@ -12,9 +12,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from trainledger.ledger.blocks import Arrived, Walked
+from trainledger.lines.moments import BACKWARD, FORWARD, LOSS
 from trainledger.lines.stream import Events, Segment
-
-FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
 
 
 class Hooks:

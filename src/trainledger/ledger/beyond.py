@@ -16,14 +16,13 @@ from trainledger.facts.evaluation import CACHING, GATHERED, GENERATION, LOOP
 from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
-from trainledger.ledger.arrange import FORWARD
 from trainledger.ledger.layout import Layout, weights_of
 from trainledger.ledger.layout_zero3 import ZeroParts
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.opening import Job
 from trainledger.ledger.rows import Rows, rows_of
 from trainledger.lines.line import Account
-from trainledger.lines.moments import in_part, part_of
+from trainledger.lines.moments import EVALUATION, FORWARD, SAVE, in_part, part_of
 from trainledger.lines.stream import Events, Segment
 from trainledger.model.evaluated import evaluated, keys_of
 from trainledger.model.prompts import virtual_tokens
@@ -31,7 +30,6 @@ from trainledger.plan.beyond import Evaluation, Generation
 from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
-EVALUATION, SAVE = "evaluation", "save"
 MOMENTS = (EVALUATION, SAVE)
 
 

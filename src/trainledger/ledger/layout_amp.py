@@ -18,12 +18,13 @@ from trainledger.ledger.layout import Copies, Layout, Schedule, Stored
 from trainledger.ledger.opening import Job
 from trainledger.ledger.updates import Parameter, Runs, births, deaths, state_lines
 from trainledger.lines.line import Account
+from trainledger.lines.moments import CLIP, OPTIMIZER
 from trainledger.model.program import Weight
 
 if TYPE_CHECKING:
     from trainledger.ledger.step import Updates
 
-CLIP, OPTIMIZER, ENDING = "clip", "optimizer", "zero_grad"
+ENDING = "zero_grad"
 
 
 class MixedPrecision(Layout):

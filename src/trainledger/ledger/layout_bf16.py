@@ -12,11 +12,12 @@ from trainledger.facts.deepspeed import DEEPSPEED, FREED_AT_ONCE, IMMEDIATE, LAZ
 from trainledger.ledger.arrange import Hooks
 from trainledger.ledger.blocks import Walked
 from trainledger.ledger.book import Book
-from trainledger.ledger.layout_deepspeed import OPTIMIZER, Moments
+from trainledger.ledger.layout_deepspeed import Moments
 from trainledger.ledger.layout_stage0 import Bare
 from trainledger.ledger.updates import Parameter, Runs, births, deaths
 from trainledger.ledger.zero import Group, Zero, groups_of
 from trainledger.lines.line import Account
+from trainledger.lines.moments import OPTIMIZER
 from trainledger.lines.stream import Events
 from trainledger.model.program import Role, Weight
 

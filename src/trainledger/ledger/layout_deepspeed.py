@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Moments = list[tuple[str, Runs]]
 KINDS = len(("first", "between", "last"))  # micro-batches that differ
-OPTIMIZER = "optimizer"
 
 
 class DeepSpeed(Layout):

@@ -26,6 +26,7 @@ from trainledger.ledger.opening import Job
 from trainledger.ledger.registered import Slot, slots_of
 from trainledger.ledger.updates import Parameter, Runs, births, state_lines
 from trainledger.lines.line import Account
+from trainledger.lines.moments import CLIP, OPTIMIZER
 from trainledger.model.program import Weight
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class LowLevelZero(Layout):
         last = gone[-1:]  # the one of the last parameter is named until the step returns
         freed = [*last, *(-line - 1 for line in self.kept.lines)]
         runs = [(tuple(gone[: -len(last) or None]), 1), (tuple(self._gathered(stepped)), 1), (tuple(freed), 1)]
-        return [("clip", [(tuple(clip), 1)]), ("optimizer", [*(self._states(stepped) if first else ()), *runs])]
+        return [(CLIP, [(tuple(clip), 1)]), (OPTIMIZER, [*(self._states(stepped) if first else ()), *runs])]
 
     def _states(self, stepped: Sequence[Slot]) -> Runs:
         if self.how.offload:

@@ -16,13 +16,14 @@ from trainledger.facts.dtypes import FP32, DType
 from trainledger.ledger.arrange import Hooks, Micro, arranged
 from trainledger.ledger.book import Book
 from trainledger.ledger.layout import Copies
-from trainledger.ledger.layout_deepspeed import KINDS, OPTIMIZER, DeepSpeed, Moments
+from trainledger.ledger.layout_deepspeed import KINDS, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.registered import Slot
 from trainledger.ledger.updates import Parameter, Runs, births, deaths
 from trainledger.ledger.zero import fillings
 from trainledger.lines.line import Account
+from trainledger.lines.moments import CLIP, OPTIMIZER
 from trainledger.lines.stream import Events
 from trainledger.model.program import Weight
 
@@ -109,7 +110,7 @@ class Unfused(Bare):
         sizes = [one.size for one in self.trained]
         raised = self.own_lines(Account.STEP, "fp32 gradient", FP32)
         runs = [*births(raised), *self.temporaries(self.parameters), *deaths(raised), *deaths(self.kept())]
-        return [("clip", [*self.overflow(sizes), *self.norms(sizes, FP32)]), (OPTIMIZER, runs)]
+        return [(CLIP, [*self.overflow(sizes), *self.norms(sizes, FP32)]), (OPTIMIZER, runs)]
 
 
 class Fused(Bare):
@@ -144,4 +145,4 @@ class Fused(Bare):
         born, gone = self.passing(Account.STEP, "fp32 gradients, flat", self.total, FP32)
         runs = [*births(raised), ((born,), 1), *deaths(raised), *deaths(self.kept())]
         sizes = [one.size for one in self.trained]
-        return [("clip", self.overflow(sizes)), (OPTIMIZER, [*runs, *self.temporaries(self.parameters), ((gone,), 1)])]
+        return [(CLIP, self.overflow(sizes)), (OPTIMIZER, [*runs, *self.temporaries(self.parameters), ((gone,), 1)])]

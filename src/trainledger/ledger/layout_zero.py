@@ -14,7 +14,7 @@ from trainledger.facts.deepspeed import DEVICE_FLATTEN, LAZY_STATES
 from trainledger.ledger.arrange import Micro, arranged
 from trainledger.ledger.host import Lines, host_line, optimizer_lines, passing
 from trainledger.ledger.layout import Copies
-from trainledger.ledger.layout_deepspeed import KINDS, OPTIMIZER, DeepSpeed, Moments
+from trainledger.ledger.layout_deepspeed import KINDS, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.opening import Job
@@ -22,6 +22,7 @@ from trainledger.ledger.updates import Parameter, Runs, births, deaths
 from trainledger.ledger.zero import Group, Zero, extremes, groups_of
 from trainledger.ledger.zero12 import Stay, Zero12
 from trainledger.lines.line import Account
+from trainledger.lines.moments import CLIP, OPTIMIZER
 from trainledger.lines.stream import EMPTY
 from trainledger.model.program import Role, Weight
 
@@ -163,7 +164,7 @@ class ZeroFlat(DeepSpeed):
         rank = self.how.rank or 0
         pieces = [[group.piece(slot, rank) for slot in group.owned(rank)] for group in self.groups]
         every = [size for sizes in pieces for size in sizes]
-        moments: Moments = [("clip", [*self.overflow(every), *self.norms(every)])]
+        moments: Moments = [(CLIP, [*self.overflow(every), *self.norms(every)])]
         runs: Runs = []
         for at in range(len(self.groups)):
             runs += self._update(at, len(pieces[at]), kept, first)

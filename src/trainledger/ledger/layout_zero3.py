@@ -14,7 +14,7 @@ from trainledger.facts.dtypes import BOOL, FP16, UINT8, DType
 from trainledger.ledger.arrange import Micro, arranged
 from trainledger.ledger.book import Made
 from trainledger.ledger.host import Kept, Lines, host_line, nvme_line, optimizer_lines, passing
-from trainledger.ledger.layout_deepspeed import KINDS, OPTIMIZER, DeepSpeed, Moments
+from trainledger.ledger.layout_deepspeed import KINDS, DeepSpeed, Moments
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.opening import Job
@@ -29,6 +29,7 @@ from trainledger.ledger.zero3_gathered import Fetching, Gathered
 from trainledger.ledger.zero3_split import on_device, staying
 from trainledger.ledger.zero3_spread import dtype_of, spread
 from trainledger.lines.line import Account, Line
+from trainledger.lines.moments import CLIP, OPTIMIZER
 from trainledger.lines.shards import rows_of
 from trainledger.lines.stream import EMPTY
 from trainledger.model.program import Role, Weight
@@ -240,11 +241,11 @@ class ZeroParts(DeepSpeed):
 
     def step(self, first: bool) -> Moments:
         """All gathered weights go; norms; each sub-group's update; weights that always stay are gathered again."""
-        moments: Moments = [("clip", [(tuple(self.order.close(self.slots)), 1)])]
+        moments: Moments = [(CLIP, [(tuple(self.order.close(self.slots)), 1)])]
         if not self.how.offload:
             if self.how.dtypes.weights == FP16:
-                moments.append(("clip", self._infinities()))
-            moments.append(("clip", self.norms([self.part(slot) for slot in self.trained])))
+                moments.append((CLIP, self._infinities()))
+            moments.append((CLIP, self.norms([self.part(slot) for slot in self.trained])))
         if self.here:
             moments.append((OPTIMIZER, [run for at in self.here for run in self._update(at, self.subs[at], first)]))
         staying = (slot for slot in self.slots if self.parts.fetching.stays(slot))

@@ -20,6 +20,7 @@ from trainledger.ledger.mega_routing import own_dummies
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
 from trainledger.lines.line import Account, Line
+from trainledger.lines.moments import BACKWARD, FORWARD
 from trainledger.model.operations_megatron import Parallel
 from trainledger.model.operations_megatron_moe import GroupedExperts
 from trainledger.model.program import Block, Op
@@ -114,7 +115,7 @@ def histories(plan: Plan, job: Job, chunks: Sequence[Chunk]) -> list[tuple[int, 
     grouped = mega.routing is not None and mega.routing.grouped
     for block, count in _blocks(job, chunks, quant.wide):
         for products, each in _layers(block.ops, grouped):
-            for way, tensors in (("forward", row.forward), ("backward", row.backward)):
+            for way, tensors in ((FORWARD, row.forward), (BACKWARD, row.backward)):
                 for name, rows in (("scales", 1), ("largest values", length)):
                     dims = (Axis(Dim.ELEMENTS, rows * tensors * products),)
                     shown = f"{name} of a layer's {way} tensors"

@@ -14,13 +14,11 @@ from collections import Counter
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import FP32
 from trainledger.facts.evaluation import FORWARD_ONLY
-from trainledger.ledger.arrange import FORWARD
-from trainledger.ledger.beyond import EVALUATION
 from trainledger.ledger.mega_forward import Gather, evaluating, forwards, rounds
 from trainledger.ledger.mega_once import SHARED, once
 from trainledger.ledger.mega_run import Rank
 from trainledger.lines.line import Account
-from trainledger.lines.moments import in_part
+from trainledger.lines.moments import EVALUATION, FORWARD, in_part
 from trainledger.lines.stream import Events, Segment
 from trainledger.plan.beyond import Evaluation
 

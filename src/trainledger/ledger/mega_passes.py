@@ -13,6 +13,7 @@ from trainledger.ledger.mega_embedding import cut
 from trainledger.ledger.mega_run import Chunk
 from trainledger.ledger.opening import Job
 from trainledger.lines.line import Account
+from trainledger.lines.moments import BACKWARD, FORWARD
 from trainledger.lines.stream import Events, Segment
 
 HIDDEN, SLOPE = "hidden states", "gradient of hidden states"
@@ -44,7 +45,7 @@ def masked(made: Pass, mask: int | None, saved: bool = False) -> Pass:
     for their backward."""
     if mask is None:
         return made
-    first, last = Segment("forward", (mask + 1,)), Segment("backward" if saved else "forward", (-mask - 1,))
+    first, last = Segment(FORWARD, (mask + 1,)), Segment(BACKWARD if saved else FORWARD, (-mask - 1,))
     ahead, behind = ((), (last,)) if saved else ((last,), ())
     now, later = ((first, *one, *ahead) for one in (made.forward, made.after[0]))
     left, gone = ((*one, *behind) for one in (made.backward, made.after[1]))

@@ -27,13 +27,13 @@ from trainledger.ledger.regions import Region, regions_of
 from trainledger.ledger.rules import lower
 from trainledger.ledger.tape import EXTERNAL, Storage
 from trainledger.lines.line import Account
+from trainledger.lines.moments import BACKWARD, FORWARD, LOSS
 from trainledger.lines.stream import Segment
 from trainledger.plan.running import Recompute
 
 Ends = tuple[bool, int]  # whether the input was received; how many hold the arriving gradient besides the engine
 Kind = tuple[int, bool, bool]  # a layer's block; whether it stays in 16 bits among 8-bit ones, and on the device
 Group = tuple[tuple[Kind, ...], bool]  # layers that are walked as one, and whether they run again
-LOSS = "loss"
 # modules that may run again on their own, and the operations that they are in dense layers and in those with experts
 MODULES = {
     CORE: ("self_attention.core_attention",) * len((False, True)),
@@ -95,7 +95,7 @@ class Walks:
         Source: megatron/core/transformer/transformer_block.py, TransformerBlock.forward (0.14 to 0.19).
         """
         edges = borders_of(self.job, chunk).goes
-        ways = Segment("forward", (edges.hidden + 1,)), Segment("backward", (edges.slope + 1,))
+        ways = Segment(FORWARD, (edges.hidden + 1,)), Segment(BACKWARD, (edges.slope + 1,))
         forward, backward = ((one,) for one in ways)
         return Pass(forward, backward, {}, (forward, backward))
 
@@ -249,9 +249,9 @@ class Walks:
 
 
 def _segments(every: list[Walked]) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    forward = [Segment("forward", events, len(list(group))) for events, group in groupby(x.forward for x in every)]
+    forward = [Segment(FORWARD, events, len(list(group))) for events, group in groupby(x.forward for x in every)]
     behind = groupby(x.backward for x in reversed(every))
-    backward = [Segment("backward", events, len(list(group))) for events, group in behind]
+    backward = [Segment(BACKWARD, events, len(list(group))) for events, group in behind]
     return tuple(forward), tuple(backward)
 
 

@@ -15,10 +15,10 @@ from trainledger.facts.megatron import REPORT
 from trainledger.ledger.book import Book
 from trainledger.ledger.mega_order import order_of
 from trainledger.ledger.mega_passes import Pass
-from trainledger.ledger.mega_pieces import LOSS
 from trainledger.ledger.mega_run import Chunk, Rank
 from trainledger.ledger.updates import Runs, births, deaths
 from trainledger.lines.line import Account
+from trainledger.lines.moments import BACKWARD, FORWARD, LOSS
 from trainledger.lines.pipeline import pipeline_of
 from trainledger.lines.stream import Segment
 
@@ -58,7 +58,7 @@ class Reports:
             return made
         born = {event - 1 for segment in made.forward for event in segment.events if event > 0}
         gone = tuple(-line - 1 for line in sorted(born) if self.book.lines[line].name == LOSS)
-        kept, end = Segment("forward", (self.line + 1,)), Segment("backward", gone)
+        kept, end = Segment(FORWARD, (self.line + 1,)), Segment(BACKWARD, gone)
         forward, backward = made.after
         return replace(
             made,

@@ -15,7 +15,6 @@ from trainledger.facts.dtypes import UINT8
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.megatron import FSDP, SETTLED
-from trainledger.ledger.arrange import FORWARD
 from trainledger.ledger.book import Book
 from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
@@ -38,13 +37,13 @@ from trainledger.ledger.mega_reports import Reports
 from trainledger.ledger.mega_run import Rank, chunks_of, mega_run, parts_of
 from trainledger.ledger.mega_states import Kept, States, stops
 from trainledger.ledger.opening import Job
-from trainledger.ledger.step import CLIP, INIT, OPTIMIZER, STEPS, Updates
+from trainledger.ledger.step import Updates
 from trainledger.ledger.updates import Runs, births, deaths
 from trainledger.ledger.woven import with_workspace
 from trainledger.lines.actions import Action, Kind, in_flight
 from trainledger.lines.line import Account, Line
 from trainledger.lines.local import local_model
-from trainledger.lines.moments import in_part
+from trainledger.lines.moments import CLIP, FORWARD, INIT, OPTIMIZER, STEPS, in_part
 from trainledger.lines.stream import Events, Segment, net
 from trainledger.model.operations_megatron import Parallel
 from trainledger.model.program import Model, Weight
@@ -137,7 +136,7 @@ class Composer:
                 ahead = not flow.plain and at and following.kind is not Kind.FORWARD
                 received = flow.before(following) if ahead and order[at - 1].kind is not Kind.FORWARD else ()
                 self.add(moment, [((*flow.entered(action), *received), 1)], self.lane(action))
-                self.take(moment, self._passed(action, made), made, "forward", action)
+                self.take(moment, self._passed(action, made), made, FORWARD, action)
                 self.add(moment, [(flow.made(action), 1)])
                 continue
             moment = self.moment(step, action)

@@ -21,6 +21,7 @@ from trainledger.ledger.pipelined_steps import Ended
 from trainledger.ledger.units import ROOT_KEY, Key, Units
 from trainledger.ledger.waiting import Waiting
 from trainledger.lines.actions import Kind
+from trainledger.lines.moments import BACKWARD
 from trainledger.lines.stream import Events, Segment
 from trainledger.model.program import Weight
 
@@ -101,7 +102,7 @@ class Passes:
         hooks, inputs = self._hooks(left), kind is Kind.INPUT
         made = arranged(self.walks.inputs if inputs else self.walks.both, self.walks.names, hooks)
         self.products |= made.products
-        after = (Segment("backward", self._loose()),) if inputs else ()
+        after = (Segment(BACKWARD, self._loose()),) if inputs else ()
         return (*made.backward, *after), Left(False, bool(hooks.kept.waiting))
 
     def _loose(self) -> Events:

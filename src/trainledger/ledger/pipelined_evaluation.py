@@ -13,15 +13,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trainledger.ledger.arrange import FORWARD
-from trainledger.ledger.beyond import EVALUATION, evaluating
+from trainledger.ledger.beyond import evaluating
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.micro import walk
 from trainledger.ledger.opening import Job
 from trainledger.ledger.pipelined import Pipelined, Rank
 from trainledger.ledger.pipelined_steps import Edges, Stage, kept_of
 from trainledger.lines.line import Account, Line
-from trainledger.lines.moments import in_part
+from trainledger.lines.moments import EVALUATION, FORWARD, in_part
 from trainledger.lines.stream import Segment, net
 from trainledger.plan.beyond import Evaluation
 

@@ -18,6 +18,7 @@ from trainledger.ledger.arrange import Micro
 from trainledger.ledger.passes import Left, Passes, Segments
 from trainledger.ledger.pipelined_steps import Edges, Stage
 from trainledger.lines.actions import Action, Kind
+from trainledger.lines.moments import BACKWARD, FORWARD
 from trainledger.lines.stream import Events, Segment
 from trainledger.plan.stages import Chunk
 
@@ -58,7 +59,7 @@ def neighbours(chunk: Chunk, chunks: Sequence[Chunk]) -> tuple[bool, bool]:
 def halved_step(order: Sequence[Action], made: tuple[Halved, ...], edges: Edges, buffers: Events | None) -> Micro:
     """The segments of one step; `buffers`: what the first one makes (None: a later one)."""
     stays, found = Counter[int](), dict.fromkeys(range(len(made)), Left(False, False))
-    forward, backward = [Segment("forward", buffers or ())], list[Segment]()
+    forward, backward = [Segment(FORWARD, buffers or ())], list[Segment]()
     last = {one.chunk: at for at, one in enumerate(order)}
     for at, action in enumerate(order):
         one = made[action.chunk]
@@ -67,17 +68,17 @@ def halved_step(order: Sequence[Action], made: tuple[Halved, ...], edges: Edges,
             (backward if backward else forward).extend(_forward(one, action, edges))
         elif kind is not None:
             segments, found[action.chunk] = one.passes.of(kind, found[action.chunk])
-            backward.append(Segment("backward", _entered(one, kind, edges)))
+            backward.append(Segment(BACKWARD, _entered(one, kind, edges)))
             backward += segments
-            backward.append(Segment("backward", _left(one, kind, edges)))
+            backward.append(Segment(BACKWARD, _left(one, kind, edges)))
             stays.update(_kept(one, kind, edges))
         if at == last[action.chunk]:
             ended = one.passes.ended(found[action.chunk])
-            backward.append(Segment("backward", ended.later if buffers is None else ended.first))
+            backward.append(Segment(BACKWARD, ended.later if buffers is None else ended.first))
     if edges.merged is not None and any(one.chunk.loss for one in made):
-        backward.append(Segment("backward", (edges.merged + 1, -edges.merged - 1)))
+        backward.append(Segment(BACKWARD, (edges.merged + 1, -edges.merged - 1)))
     if buffers is None:  # the step before left as much
-        forward.insert(0, Segment("forward", tuple(-line - 1 for line in stays.elements())))
+        forward.insert(0, Segment(FORWARD, tuple(-line - 1 for line in stays.elements())))
     products = {events: at for one in made for events, at in _products(one)}
     return Micro(tuple(forward), tuple(backward), (), products, ())
 
@@ -93,8 +94,8 @@ def _forward(one: Halved, action: Action, edges: Edges) -> Segments:
     if received and not one.behind:
         received = (*received, edges.hidden + 1)
     entered = (*received, edges.logits + 1) if one.chunk.loss else received
-    ran = (segment._replace(moment="forward") for segment in one.stage.of(action).forward)
-    return (Segment("forward", entered), *ran)
+    ran = (segment._replace(moment=FORWARD) for segment in one.stage.of(action).forward)
+    return (Segment(FORWARD, entered), *ran)
 
 
 def _entered(one: Halved, kind: Kind, edges: Edges) -> Events:

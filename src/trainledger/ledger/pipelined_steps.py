@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from trainledger.ledger.arrange import Micro
 from trainledger.lines.actions import Action, Kind
+from trainledger.lines.moments import BACKWARD, FORWARD
 from trainledger.lines.stream import Events, Segment
 from trainledger.plan.stages import Chunk
 
@@ -59,7 +60,7 @@ class Edges(NamedTuple):
 def step_of(order: Sequence[Action], made: tuple[Stage, ...], edges: Edges, buffers: Events | None) -> Micro:
     """The segments of one step; `buffers`: what the first one makes (None: a later one)."""
     left = Counter[int]()
-    forward, backward = [Segment("forward", buffers or ())], list[Segment]()
+    forward, backward = [Segment(FORWARD, buffers or ())], list[Segment]()
     last = {one.chunk: one.micro_batch for one in order}
     for action in order:
         if action.kind is Kind.WEIGHT:  # counted with the other half
@@ -68,21 +69,21 @@ def step_of(order: Sequence[Action], made: tuple[Stage, ...], edges: Edges, buff
         chunk, micro = stage.chunk, stage.of(action)
         if action.kind is Kind.FORWARD:
             found = backward if backward else forward
-            found.append(Segment("forward", _entered(chunk, edges)))
-            found += [one._replace(moment="forward") for one in micro.forward]
-            found.append(Segment("forward", (-edges.hidden - 1,) * (edges.plain and not chunk.loss)))
+            found.append(Segment(FORWARD, _entered(chunk, edges)))
+            found += [one._replace(moment=FORWARD) for one in micro.forward]
+            found.append(Segment(FORWARD, (-edges.hidden - 1,) * (edges.plain and not chunk.loss)))
             continue
         arrived = (edges.slope + 1,) if edges.plain else (-edges.arrived - 1, edges.slope + 1)
-        backward.append(Segment("backward", () if chunk.loss else arrived))
+        backward.append(Segment(BACKWARD, () if chunk.loss else arrived))
         backward += micro.backward
         ended = stage.ended.later if buffers is None else stage.ended.first
         whole = ended if action.micro_batch == last[action.chunk] else ()
-        backward.append(Segment("backward", (*_left(chunk, micro, edges), *whole)))
+        backward.append(Segment(BACKWARD, (*_left(chunk, micro, edges), *whole)))
         left.update(kept_of(chunk, edges))
     if edges.merged is not None and any(one.chunk.loss for one in made):
-        backward.append(Segment("backward", (edges.merged + 1, -edges.merged - 1)))
+        backward.append(Segment(BACKWARD, (edges.merged + 1, -edges.merged - 1)))
     if buffers is None:  # the step before left as much
-        forward.insert(0, Segment("forward", tuple(-line - 1 for line in left.elements())))
+        forward.insert(0, Segment(FORWARD, tuple(-line - 1 for line in left.elements())))
     products = {events: at for one in made for micro in (one.first, one.later) for events, at in micro.products.items()}
     return Micro(tuple(forward), tuple(backward), (), products, ())
 

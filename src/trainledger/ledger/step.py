@@ -14,7 +14,7 @@ from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernels import CUBLAS
 from trainledger.facts.optimizer_bytes import MATRIX, StateOptions
 from trainledger.facts.optimizer_kinds import Optimizer, Scope
-from trainledger.ledger.arrange import FORWARD, Micro
+from trainledger.ledger.arrange import Micro
 from trainledger.ledger.beside import Beside, joined
 from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.host_stepped import HostStepped
@@ -26,14 +26,11 @@ from trainledger.ledger.updates import Parameter, Runs, births, clip_events, dea
 from trainledger.ledger.whole_first import built
 from trainledger.ledger.woven import rebound, with_workspace
 from trainledger.lines.line import Account, Line
-from trainledger.lines.moments import in_part
+from trainledger.lines.moments import CLIP, FORWARD, INIT, OPTIMIZER, STEPS, in_part
 from trainledger.lines.stream import Segment
 from trainledger.model.program import Weight
 from trainledger.model.prompts import shared_weights, virtual_tokens
 from trainledger.model.quantised import sent_of
-
-STEPS = ("step 1", "step 2")
-INIT, CLIP, OPTIMIZER = "init", "clip", "optimizer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from trainledger.ledger.arrange import FORWARD
 from trainledger.ledger.layout_amp import ENDING
-from trainledger.ledger.step import CLIP, OPTIMIZER
-from trainledger.lines.moments import what_of
+from trainledger.lines.moments import CLIP, FORWARD, OPTIMIZER, what_of
 from trainledger.lines.stream import Segment
 
 Played = tuple[str, Segment]  # a role and what it runs

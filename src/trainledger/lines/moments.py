@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 BETWEEN = ": "
+STEPS = ("step 1", "step 2")  # the first, in which states appear, and every later one
+INIT, EVALUATION, SAVE = "init", "evaluation", "save"  # the other parts of a run
+FORWARD, LOSS, BACKWARD, CLIP, OPTIMIZER = "forward", "loss", "backward", "clip", "optimizer"
 
 
 def in_part(part: str, what: str) -> str:

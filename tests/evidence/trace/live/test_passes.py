@@ -11,9 +11,10 @@ transformers = pytest.importorskip("transformers")
 
 from trainledger.evidence.trace.live import passes  # noqa: E402
 from trainledger.evidence.trace.live.attention import AttentionSite  # noqa: E402
-from trainledger.evidence.trace.live.session import FORWARD, INIT, Session, Where  # noqa: E402
+from trainledger.evidence.trace.live.session import Session, Where  # noqa: E402
 from trainledger.evidence.trace.record import Birth  # noqa: E402
 from trainledger.facts.kernel_sets import MULTIPROCESSORS  # noqa: E402
+from trainledger.lines.moments import FORWARD, INIT  # noqa: E402
 
 F = torch.nn.functional
 

@@ -13,16 +13,9 @@ transformers = pytest.importorskip("transformers")
 from trainledger.evidence.trace.live.attention import AttentionSite  # noqa: E402
 from trainledger.evidence.trace.live.passes import like_cuda  # noqa: E402
 from trainledger.evidence.trace.live.selftest import selftest  # noqa: E402
-from trainledger.evidence.trace.live.session import (  # noqa: E402
-    BACKWARD,
-    FORWARD,
-    INIT,
-    OPTIMIZER,
-    Session,
-    Where,
-    without_storage,
-)
+from trainledger.evidence.trace.live.session import Session, Where, without_storage  # noqa: E402
 from trainledger.evidence.trace.record import Record, as_data, from_data  # noqa: E402
+from trainledger.lines.moments import BACKWARD, FORWARD, INIT, OPTIMIZER  # noqa: E402
 
 PLAIN = {
     "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256,

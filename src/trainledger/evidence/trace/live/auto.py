@@ -10,7 +10,8 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from trainledger.evidence.trace.live.optimizers import counts_on_host
-from trainledger.evidence.trace.live.session import BACKWARD, CLIP, FORWARD, OPTIMIZER, Session
+from trainledger.evidence.trace.live.session import Session
+from trainledger.lines.moments import BACKWARD, CLIP, FORWARD, OPTIMIZER
 
 
 class Auto:

@@ -19,11 +19,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from trainledger.evidence.trace.live.dtypes import TORCH
 from trainledger.evidence.trace.live.ledger import StorageLedger
-from trainledger.evidence.trace.live.session import BACKWARD, Session
+from trainledger.evidence.trace.live.session import Session
 from trainledger.facts.sharding import OWN_UNITS
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
 from trainledger.lines.line import Account
+from trainledger.lines.moments import BACKWARD
 from trainledger.plan.schema import Plan
 
 GATHERED = "unsharded weights"

@@ -15,8 +15,9 @@ from trainledger.evidence.trace.job import Job
 from trainledger.evidence.trace.live.auto import Auto
 from trainledger.evidence.trace.live.script import Pieces, stepping
 from trainledger.evidence.trace.live.selftest import selftest
-from trainledger.evidence.trace.live.session import INIT, Session, where_of, without_storage
+from trainledger.evidence.trace.live.session import Session, where_of, without_storage
 from trainledger.evidence.trace.record import Record
+from trainledger.lines.moments import INIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,21 +13,12 @@ from trainledger.evidence.trace.live import package
 from trainledger.evidence.trace.live.checkpoints import recompute_layers
 from trainledger.evidence.trace.live.dtypes import TORCH
 from trainledger.evidence.trace.live.optimizers import counts_on_host, make_optimizer
-from trainledger.evidence.trace.live.session import (
-    BACKWARD,
-    BATCH,
-    CLIP,
-    FORWARD,
-    INIT,
-    OPTIMIZER,
-    Session,
-    Where,
-    without_storage,
-)
+from trainledger.evidence.trace.live.session import BATCH, Session, Where, without_storage
 from trainledger.evidence.trace.record import Record
 from trainledger.facts.peft_methods import TRAINED_RANKS
 from trainledger.facts.towers import BESIDE
 from trainledger.facts.versions import at_least
+from trainledger.lines.moments import BACKWARD, CLIP, FORWARD, INIT, OPTIMIZER
 from trainledger.model.build import upcasts
 from trainledger.model.names import fits
 from trainledger.model.prompts import PREFIX_KIND, PROMPT_KINDS

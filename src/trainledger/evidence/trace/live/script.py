@@ -14,8 +14,9 @@ import torch
 from trainledger.base.problems import TraceError
 from trainledger.evidence.trace.job import Report
 from trainledger.evidence.trace.live.auto import Auto
-from trainledger.evidence.trace.live.session import BATCH, INIT, Session, Where
+from trainledger.evidence.trace.live.session import BATCH, Session, Where
 from trainledger.evidence.trace.record import Record
+from trainledger.lines.moments import INIT
 
 STEPS = (1, 1 + 1)
 NEEDED = "it must return a model, a batch and an optimizer, or a function that makes one step"

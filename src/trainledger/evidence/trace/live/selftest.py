@@ -8,9 +8,10 @@ import torch
 
 from trainledger.base.problems import TraceError
 from trainledger.evidence.trace.live.attention import AttentionSite
-from trainledger.evidence.trace.live.session import BACKWARD, FORWARD, INIT, Session, Where, without_storage
+from trainledger.evidence.trace.live.session import Session, Where, without_storage
 from trainledger.facts.trace import SELF_TEST
 from trainledger.lines.line import Account
+from trainledger.lines.moments import BACKWARD, FORWARD, INIT
 
 
 def selftest() -> None:

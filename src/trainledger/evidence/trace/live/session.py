@@ -23,10 +23,9 @@ from trainledger.evidence.trace.live.watcher import RECOMPUTE, Hooks, Watcher, c
 from trainledger.evidence.trace.record import Answered, Birth, Record, Stretch
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.lines.line import Account
-from trainledger.lines.moments import in_part
+from trainledger.lines.moments import BACKWARD, CLIP, FORWARD, INIT, LOSS, OPTIMIZER, in_part
 from trainledger.plan.lengths import pads
 
-FORWARD, LOSS, BACKWARD, CLIP, OPTIMIZER, INIT = "forward", "loss", "backward", "clip", "optimizer", "init"
 BATCH = "(batch)"
 ROOT = "(model)"
 BACK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
