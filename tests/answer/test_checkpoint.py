@@ -108,6 +108,7 @@ def test_torchtune_merges_an_adapter_and_keeps_one_recipe_state() -> None:
     }  # fmt: skip
     assert found.weights_only == 2 * base
     assert found.disk == 3 * (2 * base + 4 * trained) + 4 * trained
+    assert any("for you to delete" in note for note in found.notes)
     alone = made(adapter=lora, stack=stack, save={"format": "adapter"})
     assert list(files(alone)) == ["adapter_model.pt", "adapter_model.safetensors", "recipe_state.pt"]
     assert alone.weights_only == 2 * trained

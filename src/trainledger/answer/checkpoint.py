@@ -14,7 +14,7 @@ from trainledger.answer.check_save import save_problems
 from trainledger.answer.saved import RANK_0, Saved, Written, inner_format, saved_of
 from trainledger.answer.saved_files import written
 from trainledger.answer.saved_shards import staged
-from trainledger.facts.checkpoints import FORMATS, Format
+from trainledger.facts.checkpoints import FORMATS, MERGED, Format
 from trainledger.facts.kernels import REFERENCE
 from trainledger.facts.phases import CRITIC, POLICY
 from trainledger.ledger.rank import Ledger, rank_ledger
@@ -133,6 +133,8 @@ def _notes(plan: Plan, saved: Saved) -> Iterator[str]:
         yield "save.limit is not given, and every checkpoint is kept then; save.saves says how many: one is counted"
     if plan.adapter is not None and saved.format in ("adapter", "trainer"):
         yield "of an adapter's run only what it trains is saved; the base model is needed beside it"
+    if plan.save and plan.save.limit is not None and saved.format in MERGED:
+        yield f"{saved.format} keeps every checkpoint: what is more than save.limit is for you to delete"
     if plan.save and plan.save.limit is not None:
         yield "one more than the limit is there while a new one is written: the oldest goes after it"
 
