@@ -219,3 +219,12 @@ def test_rows_that_are_evaluated_hold_padding_of_their_own(rows: int, evaluated:
 
     more = forward({"median": 90, "longest": 512}) - forward({"longest": 512})
     assert (more > 512 * 512) is padded  # a mask of one row
+
+
+@pytest.mark.parametrize(
+    ("save", "gathers"), [({}, True), ({"format": "torchtune"}, True), ({"asynchronous": True}, False)]
+)
+def test_torchtune_gathers_weights_one_by_one_for_its_files(save: dict[str, Any], gathers: bool) -> None:
+    stack = {"framework": "torchtune", "versions": {"torch": "2.6.0", "torchtune": "0.6.1"}, "loss": None}
+    answer = estimate(plan_of(stack=stack, parallel={"strategy": "fsdp2", "dp": 4}, batch={"sequence": 16}, save=save))
+    assert ("save" in moments(answer)) == gathers

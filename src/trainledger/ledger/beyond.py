@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.base.sources import Source
-from trainledger.facts.checkpoints import EXPORT
+from trainledger.facts.checkpoints import EXPORT, MERGED
 from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.facts.evaluation import CACHING, GATHERED, GENERATION, LOOP
+from trainledger.facts.litgpt import NAME as LITGPT
 from trainledger.facts.scope import OWN_MODELS
 from trainledger.facts.trainer import TRAINER_BATCH
 from trainledger.facts.versions import at_least
@@ -31,6 +32,7 @@ from trainledger.plan.degrees import degrees
 from trainledger.plan.schema import Plan
 
 MOMENTS = (EVALUATION, SAVE)
+WHOLE = ("fsdp-full", "safetensors", *MERGED)  # formats for which shards are gathered
 
 
 def in_steps(moment: str) -> bool:
@@ -62,9 +64,17 @@ def beyond_of(plan: Plan) -> Beyond:
     word = str(options.get("state_dict_type") or ("FULL" if first else "")).upper()
     sharded = plan.parallel.strategy in ("fsdp1", "fsdp2", "hsdp")
     whole = (sharded and "FULL" in word) or (plan.parallel.strategy == "zero3" and bool(options.get(EXPORT)))
+    whole |= sharded and _recipe(plan)
     named = plan.save.format if plan.save else None
-    gathers = plan.save is not None and (whole if named is None else sharded and named in ("fsdp-full", "safetensors"))
+    gathers = plan.save is not None and (whole if named is None else sharded and named in WHOLE)
     return Beyond(plan.evaluation, _rows(plan), degrees(plan).dp, caches, gathers, first)
+
+
+def _recipe(plan: Plan) -> bool:
+    """Whether rank 0 gathers all weights for a file of torchtune's or LitGPT's; of LoRA LitGPT gathers its factors."""
+    alone = plan.stack.framework == LITGPT and plan.adapter is not None
+    meanwhile = plan.save is not None and plan.save.asynchronous
+    return plan.stack.framework in MERGED and not alone and not meanwhile
 
 
 def _rows(plan: Plan) -> Rows:
