@@ -106,7 +106,7 @@ class _Update:
         """Bytes of gradients and weights that an update on the device reads and writes at a place: these lie where the
         plan puts them."""
         size, read, written = self.stepped_at(Place.DEVICE), 0, 0
-        where = self.plan.offload.places
+        where = {str(kind): one for kind, one in self.plan.offload.places.items()}
         if where.get(Account.GRADIENTS, Place.DEVICE) == place:
             read += self.gradients(size, Place.DEVICE)
         if where.get(Account.WEIGHTS, Place.DEVICE) == place:
