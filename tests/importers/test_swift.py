@@ -154,3 +154,27 @@ def test_preferences_run_on_its_own_trainers_or_on_trls(tmp_path: Path, kind: st
     plan = draft(tmp_path, RUN.replace("sft", f"rlhf --rlhf_type {kind}")).plan
     assert (plan.task, plan.stack.versions.get("trl")) == (task, trl)
     assert estimate(plan).peak
+
+
+def test_who_acts_in_grpo(tmp_path: Path) -> None:
+    base = "swift rlhf --rlhf_type grpo --model meta-llama/Llama-3.2-1B --max_length 512 --torch_dtype bfloat16"
+    full = "--train_type full --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.5 --sleep_level 1"
+    away = "--offload_model true --offload_optimizer true --reward_model meta-llama/Llama-3.2-1B"
+    (tmp_path / "run.sh").write_text(f"{base} {full} {away}")
+    found = read_any([str(tmp_path / "run.sh")], ["device=h100-80gb"]).plan.roles
+    assert found is not None
+    assert [name for name, _ in found.given()] == ["policy", "reference", "reward", "rollout"]
+    assert (found.of("policy").states, found.of("reference").states) == ({"rollout": "offloaded"},) * 2
+    engine = found.of("rollout").engine
+    assert engine is not None
+    assert (engine.memory_share, engine.sleep_level) == (0.5, 1)
+    for more, acting in (
+        ("--train_type full --beta 0", ["policy"]),
+        ("--train_type lora", ["policy"]),
+        ("--train_type lora --use_vllm true --vllm_mode server", ["policy", "rollout"]),
+    ):
+        roles = draft(tmp_path, f"{base} {more}").plan.roles
+        assert roles is not None
+        assert [name for name, _ in roles.given()] == acting
+    weighed = draft(tmp_path, f"{base.replace('grpo', 'dpo')} --rpo_alpha 0.5").plan
+    assert weighed.stack.options["rpo_alpha"] == 0.5

@@ -27,7 +27,9 @@ deepspeed.* fsdp zero_hpz_partition_size deepspeed_autotp_size use_galore galore
 galore_scale galore_proj_type galore_target_modules galore_optim_per_parameter optimizer freeze_parameters
 freeze_parameters_ratio freeze_parameters_regex trainable_parameters trainable_parameters_regex use_logits_to_keep
 cpo_alpha ref_model adapters vera_rank boft_block_size boft_block_num boft_n_butterfly_factor boft_dropout
-fourier_n_frequency adalora_init_r use_vllm beta neftune_alpha neftune_noise_alpha loss_type bf16 fp16
+fourier_n_frequency adalora_init_r use_vllm vllm_mode vllm_gpu_memory_utilization
+vllm_tensor_parallel_size sleep_level offload_optimizer offload_model reward_model rpo_alpha
+beta neftune_alpha neftune_noise_alpha loss_type bf16 fp16
 """
 _NOTHING = """
 model_revision task_type new_special_tokens local_repo_path init_strategy template template_type system
@@ -48,13 +50,13 @@ adalora_tfinal adalora_deltaT adalora_beta1 adalora_beta2 adalora_orth_reg_weigh
 acc_steps train_dataloader_shuffle max_epochs aligner_lr vit_lr resume_only_model eval_metric metric callbacks
 early_stop_interval logging_first_step safe_serialization max_shard_size report_to dataloader_num_workers
 lr_scheduler_type lr_scheduler_kwargs weight_decay adam_beta2 warmup_ratio group_by_length
-enable_channel_loss label_smoothing rpo_alpha ld_alpha discopop_tau loss_weights simpo_gamma
+enable_channel_loss label_smoothing ld_alpha discopop_tau loss_weights simpo_gamma
 desirable_weight undesirable_weight center_rewards_coefficient sft_alpha sft_beta lmbda seq_kd gkd_logits_topk
 reward_funcs reward_weights reward_template reward_model_revision reward_model_type reward_model_plugin
 log_completions epsilon epsilon_high delta num_iterations overlong_filter soft_* cosine_* repetition_n_grams
 repetition_max_penalty scale_rewards log_entropy top_entropy_quantile importance_sampling_level tau_pos tau_neg
 advantage_estimator kl_in_reward dynamic_sample max_resample_times multi_turn_scheduler max_turns use_gym_env
-gym_env vllm_server_* vllm_mode vllm_enforce_eager vllm_enable_prefix_caching vllm_max_num_seqs
+gym_env vllm_server_* vllm_enforce_eager vllm_enable_prefix_caching vllm_max_num_seqs
 vllm_limit_mm_per_prompt vllm_disable_custom_all_reduce vllm_reasoning_parser structured_* move_model_batches
 async_generate ref_model_type ref_model_revision ref_model_mixup_alpha ref_model_sync_steps teacher_model_type
 teacher_model_revision whiten_rewards kl_coef cliprange vf_coef cliprange_value gamma lam num_sample_generations
@@ -68,15 +70,15 @@ zero_args tools dataset_enable_cache max_dataset_length model_cache_dir
 """
 _UNCOUNTED: tuple[tuple[str, Direction], ...] = (
     *((name, HIGH) for name in (
-        "lisa_activated_layers lisa_step_interval offload_optimizer offload_model offload_teacher_model sleep_level "
+        "lisa_activated_layers lisa_step_interval offload_teacher_model "
         "freeze_llm max_memory quantization_hqq_dynamic galore_quantization galore_proj_* optimizer_cpu_offload "
         "activation_cpu_offload"
     ).split()),
     *((name, LOW) for name in (
-        "num_labels vllm_gpu_memory_utilization gpu_memory_utilization vllm_tensor_parallel_size vllm_max_model_len "
+        "num_labels gpu_memory_utilization vllm_max_model_len "
         "vllm_max_lora_rank vllm_quantization vllm_speculative_config vllm_enable_* vllm_data_parallel_size "
         "vllm_pipeline_parallel_size vllm_use_async_engine vllm_engine_kwargs "
-        "reward_model reward_adapters teacher_model teacher_adapters teacher_model_server max_completion_length "
+        "reward_adapters teacher_model teacher_adapters teacher_model_server max_completion_length "
         "num_generations generation_batch_size steps_per_generation response_length sync_ref_model "
         "galore_with_embedding enable_dft_loss num_ppo_epochs num_mini_batches "
         "local_rollout_forward_batch_size ds3_gather_for_generation ref_adapters"
@@ -147,3 +149,9 @@ SWIFT_TRL = FilledRow(
     "the newest TRL that ms-swift installs",
     Source("ms-swift's requirements", "requirements/framework.txt: trl>=0.15,<1.0", "4.6.0"),
 )
+_GRPO = Source("ms-swift GRPO arguments", "swift/arguments/rlhf_args.py; swift/rlhf_trainers/args_mixin.py", "4.6.0")
+SWIFT_BETA = FilledRow(
+    "roles.reference.placement", "colocated", "beta 0.04: the reference is a second model, no adapter is trained", _GRPO
+)
+SWIFT_SHARE = FilledRow("roles.rollout.engine.memory_share", 0.9, "vllm_gpu_memory_utilization 0.9", _GRPO)
+SWIFT_SERVER = FilledRow("roles.rollout.placement", 1, "a server's devices are not said: one is taken", _GRPO)

@@ -7,7 +7,7 @@ import os
 from trainledger.facts.import_rows import CERTAIN, LIKELY
 from trainledger.facts.import_swift import SWIFT_KEYS, SWIFT_NEWEST, SWIFT_TRL, TASKS
 from trainledger.facts.option_row import Direction
-from trainledger.facts.preferences import ALONE
+from trainledger.facts.preferences import ALONE, SAMPLED
 from trainledger.importers.document import Document
 from trainledger.importers.draft import Uncounted
 from trainledger.importers.formats import Context
@@ -17,6 +17,7 @@ from trainledger.importers.launched import Line, launch, named_file, ranks, spli
 from trainledger.importers.piece import Given, Piece, Rank
 from trainledger.importers.script import Command
 from trainledger.importers.shell_words import Word
+from trainledger.importers.swift_roles import grpo_roles
 from trainledger.importers.swift_run import adapter, batch, optimizer, parallel, precision, recompute, stack
 
 NAME, PACKAGE = "ms-swift", "ms-swift"
@@ -63,6 +64,8 @@ def extract(given: Input, context: Context) -> Piece:
     optimizer(front)
     stack(front)
     parallel(front, folder)
+    if front.args["_task"].value == SAMPLED:
+        grpo_roles(front)
     front.trainer()
     front.run(context)
     if world is not None:
@@ -78,6 +81,8 @@ def _task(front: FrontEnd, verb: str) -> None:
     task = VERBS.get(verb, "sft")
     if verb == "rlhf" or (not verb and own.has("rlhf_type")):
         task = TASKS[front.word("rlhf_type", TASKS) or "dpo"]  # CPO differs from SimPO in small numbers only
+    if task == "dpo":
+        front.same(("rpo_alpha", "rpo_alpha"))
     if task in ALONE:
         front.same(("cpo_alpha", "cpo_alpha"))
         front.piece.fill(SWIFT_TRL.path, SWIFT_TRL.value, SWIFT_TRL.why, SWIFT_TRL.source)

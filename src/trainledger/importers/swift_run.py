@@ -18,6 +18,7 @@ from trainledger.facts.import_swift import (
     TUNERS_READ,
 )
 from trainledger.facts.option_row import Direction
+from trainledger.facts.preferences import SAMPLED
 from trainledger.importers.front_end import DEFAULT, FrontEnd
 from trainledger.importers.piece import Given
 
@@ -199,7 +200,7 @@ def stack(front: FrontEnd) -> None:
     front.hand("use_liger_kernel", own.flag("use_liger", "use_liger_kernel"), "use_liger", "use_liger_kernel")
     names = ("neftune_noise_alpha", "neftune_alpha")
     front.hand(names[0], own.raw(*names), *names)
-    if own.flag("use_vllm"):
+    if own.flag("use_vllm") and own.text("rlhf_type") != SAMPLED:
         front.uncounted("use_vllm", own.where("use_vllm"), Direction.LOW)
 
 
