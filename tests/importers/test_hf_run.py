@@ -288,3 +288,19 @@ def test_auto_is_the_dtype_of_the_files(model: str, weights: str, version: str) 
 def test_a_release_decides_where_no_dtype_is_asked_for(version: str, weights: str) -> None:
     assert plan({}, transformers=version).precision.weights == weights
     assert plan({"model_name_or_path": "gpt2"}, transformers=version).precision.weights == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({}, "cpu"),
+        ({"gradient_checkpointing": False}, None),
+        ({"use_liger_kernel": True}, None),
+        ({"_task": "dpo"}, None),
+    ],
+)
+def test_offloaded_activations_are_counted_where_they_can_be(more: dict[str, Any], place: str | None) -> None:
+    args = {**SFT, "gradient_checkpointing": True, "activation_offloading": True, **more}
+    found = plan({name: value for name, value in args.items() if value is not None}, trl="1.10.0")
+    assert found.offload.activations == place
+    assert ("activation_offloading" in found.stack.options) == (place is None)

@@ -28,7 +28,7 @@ COUNTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 FLAGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     *(
         (f"stack.options.{name}", (name,))
-        for name in "packing padding_free activation_offloading precompute_ref_log_probs sync_ref_model".split()
+        for name in "packing padding_free precompute_ref_log_probs sync_ref_model".split()
     ),
     ("stack.options.use_weighting", ("use_weighting",)),
     ("stack.options.use_logits_to_keep", ("use_logits_to_keep", "use_num_logits_to_keep")),

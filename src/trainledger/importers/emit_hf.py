@@ -25,6 +25,7 @@ from trainledger.facts.preferences import LOSSES
 from trainledger.facts.versions import at_least
 from trainledger.importers.emit import ARGS, ENV, Lever, Line, Said, refuse, word
 from trainledger.importers.hf_adapter import PLAIN, TEXTS
+from trainledger.importers.hf_offload import ARGUMENT, OPTION, PLACE
 
 HALF = ("bf16", "fp16")
 NLL = "nll"  # TRL's loss over all logits
@@ -52,6 +53,9 @@ def trainer_lines(said: Said, own: tuple[str, ...] = ()) -> Iterator[Line]:
     for name in (*SHARES, *SWITCHES):
         if (share := said.get(f"stack.options.{name}")) is not None:
             yield Line(ARGS, name, share, f"stack.options.{name}")
+    for path in (PLACE, OPTION):
+        if said.get(path):
+            yield Line(ARGS, ARGUMENT, True, path)
     if losses := said.get(f"stack.options.{LOSSES}"):
         yield Line(ARGS, LOSSES, losses, f"stack.options.{LOSSES}")
     for name in NUMBERS:

@@ -33,6 +33,7 @@ from trainledger.importers.formats import Context
 from trainledger.importers.hf_adapter import adapter_keys, quantization_keys
 from trainledger.importers.hf_beyond import beyond_keys
 from trainledger.importers.hf_fsdp import trainer_fsdp
+from trainledger.importers.hf_offload import ARGUMENT, OFFLOADS
 from trainledger.importers.hf_roles import LOSS_TYPE, grpo_roles
 from trainledger.importers.piece import AUTO, Given, Piece
 
@@ -204,6 +205,8 @@ def _stack(given: Arguments) -> None:
     for name in SHARES:
         _give(given, f"stack.options.{name}", given.number(name), name)
     _loss_type(given)
+    if given.flag(ARGUMENT):
+        given.piece.facts[OFFLOADS] = Given(True, given.where(ARGUMENT))
     for name in SWITCHES:
         _give(given, f"stack.options.{name}", given.flag(name), name)
     for path, names in FLAGS:

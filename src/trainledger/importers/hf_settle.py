@@ -30,6 +30,7 @@ from trainledger.facts.sharding import FIRST, SECOND
 from trainledger.facts.versions import NEWEST, at_least
 from trainledger.importers.deepspeed_json import MICRO, ON, STEPS
 from trainledger.importers.hf_fsdp import FULL, GRADIENTS, HYBRID, HYBRID_GRADIENTS, NONE, OPTIONS
+from trainledger.importers.hf_offload import activations
 from trainledger.importers.hf_precision import precision
 from trainledger.importers.hf_roles import LOSS_TYPE
 from trainledger.importers.hf_roles import REFERENCED as REFERENCE
@@ -114,6 +115,7 @@ class Joined:
         self._defaults()
         self._strategy()
         precision(self)
+        activations(self)
         self._adapter()
         self._optimizer()
         self._agreement()
