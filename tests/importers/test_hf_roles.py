@@ -88,3 +88,14 @@ def test_vllm_is_colocated_or_a_server(tmp_path: Path, trl: str, mode: str, plac
     assert found.roles is not None
     assert found.roles.of("rollout").placement == placement
     assert (found.roles.of("rollout").engine is None) == (placement == 1)
+
+
+def test_a_teacher_is_a_role_of_distillation(tmp_path: Path) -> None:
+    (tmp_path / "gkd.yaml").write_text(
+        "model_name_or_path: qwen2.5-0.5b\nteacher_model_name_or_path: qwen2.5-7b\nlmbda: 0.5\n"
+        "per_device_train_batch_size: 2\nmax_length: 512\nbf16: true\n"
+    )
+    found = read_any([str(tmp_path / "gkd.yaml")], versions={**VERSIONS, "trl": "1.16.0"})
+    assert found.plan.task == "distill"
+    assert acting(found.plan) == ["policy", "teacher"]
+    assert not found.unknown

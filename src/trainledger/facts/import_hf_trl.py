@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainledger.base.sources import Source
 from trainledger.facts.import_rows import FilledRow, KeyRow, nothing, read, uncounted
 from trainledger.facts.option_row import Direction
+from trainledger.facts.phases import DISTILL
 
 TRL = Source("TRL configurations", "trl/trainer/{sft,dpo,kto,reward,grpo,model}_config.py", "0.9.6 to 1.16.0")
 LOW, HIGH, EITHER = Direction.LOW, Direction.HIGH, Direction.EITHER
@@ -18,12 +19,14 @@ TRL_KEYS: tuple[KeyRow, ...] = (
             "max_completion_length max_target_length num_generations gradient_checkpointing_use_reentrant "
             "completion_only_loss assistant_only_loss use_vllm vllm_mode vllm_gpu_memory_utilization "
             "vllm_tensor_parallel_size vllm_enable_sleep_mode force_use_ref_model rpo_alpha cpo_alpha "
-            "precompute_ref_batch_size disable_dropout use_weighting steps_per_generation reward_model_name_or_path"
+            "precompute_ref_batch_size teacher_model_name_or_path disable_dropout use_weighting "
+            "steps_per_generation reward_model_name_or_path"
         ).split(),
     ),
     *nothing(
         TRL,
         (
+            "lmbda seq_kd max_new_tokens "
             "config eval_packing pad_to_multiple_of pad_token eos_token truncation_mode shuffle_dataset "
             "label_smoothing simpo_gamma loss_weights ld_alpha f_divergence_type f_alpha_divergence_coef discopop_tau "
             "ref_model_mixup_alpha ref_model_sync_steps desirable_weight "
@@ -47,6 +50,7 @@ TRL_KEYS: tuple[KeyRow, ...] = (
         TRL,
         (
             ("vllm_max_model_length", EITHER),
+            ("teacher_model_init_kwargs", EITHER),
             ("ds3_gather_for_generation", LOW),
             ("cast_lm_head_to_fp32", LOW),
             ("num_iterations", LOW),
@@ -73,10 +77,12 @@ SIGNS = frozenset(
         "use_peft packing dataset_train_split dataset_test_split assistant_only_loss "
         "completion_only_loss num_generations precompute_ref_log_probs max_prompt_length "
         "packing_strategy padding_free max_completion_length sync_ref_model lora_task_type "
-        "center_rewards_coefficient desirable_weight cpo_alpha simpo_gamma"
+        "center_rewards_coefficient desirable_weight cpo_alpha simpo_gamma "
+        "teacher_model_name_or_path"
     ).split()
 )
 TASK_SIGNS: dict[str, str] = {
+    "teacher_model_name_or_path": DISTILL,
     "num_generations": "grpo",
     "max_completion_length": "grpo",
     "desirable_weight": "kto",
@@ -93,7 +99,7 @@ TRL_COMMANDS: dict[str, str] = {
     "sft": "sft", "dpo": "dpo", "kto": "kto", "grpo": "grpo", "reward": "reward", "orpo": "orpo", "run_sft": "sft",
     "run_dpo": "dpo", "run_orpo": "orpo", "reward_modeling": "reward", "sft_trainer": "sft", "dpo_trainer": "dpo",
     "cpo": "simpo", "run_kto": "kto", "run_grpo": "grpo", "sft_video_llm": "sft", "sft_vlm": "sft",
-    "sft_gpt_oss": "sft",
+    "sft_gpt_oss": "sft", "gkd": DISTILL,
 }  # fmt: skip
 TRAINER_SCRIPTS: dict[str, str] = {"run_clm": "pretrain", "run_mlm": "pretrain", "run_clm_no_trainer": "pretrain"}
 _WRAPPED = {"fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_offload_params": False}

@@ -9,6 +9,7 @@ from trainledger.importers.piece import Given
 
 COLOCATE, SERVER = "colocate", "server"
 REWARDS = "reward_model_name_or_path"  # a model that scores completions, on every device beside the policy
+TEACHES = "teacher_model_name_or_path"  # GKD's frozen model, beside the trained one
 LOSS_TYPE = "run.loss_type"  # the fact which loss the arguments name first
 REFERENCED = (
     "run.reference"  # the fact whether a reference is read; it is a model of its own where no adapter is trained

@@ -24,6 +24,7 @@ from trainledger.facts.import_hf_filled import ATTENTION_WORDS, DTYPE_WORDS, ORD
 from trainledger.facts.import_hf_optim import OPTIMS
 from trainledger.facts.import_hf_trl import TRL_KEYS
 from trainledger.facts.import_rows import KeyRow, Means
+from trainledger.facts.phases import DISTILL
 from trainledger.facts.preferences import LIKELIHOOD, LOSSES, SAMPLED
 from trainledger.importers.accelerate_yaml import mesh_keys
 from trainledger.importers.arguments import Arguments
@@ -34,7 +35,7 @@ from trainledger.importers.hf_adapter import adapter_keys, quantization_keys
 from trainledger.importers.hf_beyond import beyond_keys
 from trainledger.importers.hf_fsdp import trainer_fsdp
 from trainledger.importers.hf_offload import ARGUMENT, OFFLOADS
-from trainledger.importers.hf_roles import LOSS_TYPE, grpo_roles
+from trainledger.importers.hf_roles import LOSS_TYPE, TEACHES, grpo_roles
 from trainledger.importers.piece import AUTO, Given, Piece
 
 ROWS: dict[str, KeyRow] = {row.name: row for row in (*TRAINER_KEYS, *MODEL_KEYS, *TRL_KEYS)}
@@ -65,7 +66,10 @@ def run_piece(piece: Piece, args: Mapping[str, Given], context: Context) -> None
     _stack(given)
     _recompute(given)
     before = (one.given["task"].value for one in context.pieces if "task" in one.given)  # a command's, of its file
-    if trl and (given.text(TASK) or next(before, "")) == SAMPLED:
+    named = given.text(TASK) or next(before, "")
+    if trl and named == DISTILL and (teacher := given.text(TEACHES)):
+        piece.give("roles.teacher.model", teacher, given.where(TEACHES))
+    if trl and named == SAMPLED:
         own = piece.filled.get("stack.versions.trl")  # a front end's
         grpo_roles(given, context.versions.get("trl") or (str(own.value) if own else None))
     beyond_keys(given)
