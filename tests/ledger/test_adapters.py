@@ -148,3 +148,21 @@ def test_dora_over_a_quantised_base_makes_the_weight_for_its_norms() -> None:
     assert made == 2 * 640 * 256
     names = [{line.name for line in one.ledger.lines if "adapted weight" in line.name} for one in (dense, packed)]
     assert names[0] == names[1] != set()
+
+
+OPT: dict[str, Any] = {
+    "name": "opt-small", "model_type": "opt", "hidden_size": 256, "ffn_dim": 1024, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "vocab_size": 512, "max_position_embeddings": 512, "word_embed_proj_dim": 256,
+    "dropout": 0.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "left"), [(OPT, 3), (LLAMA, 2)])
+def test_the_first_layers_input_goes_with_its_name(model: dict[str, Any], left: int) -> None:
+    """OPT's forward binds `hidden_states` anew with each layer, of which norms keep two inputs; Llama's
+    calls the first one's input `inputs_embeds`, too."""
+    lora = {"kind": "lora", "r": 8, "targets": ["q_proj"], "dtype": "bf16"}
+    ledger = estimate(plan_of(model, adapter=lora)).ledger
+    line = next(number for number, line in enumerate(ledger.lines) if line.name == "hidden states") + 1
+    forward = [one for one in ledger.segments if one.moment in ("init", "step 1: forward")]
+    assert sum(one.repeat * (one.events.count(line) - one.events.count(-line)) for one in forward) == left

@@ -114,3 +114,18 @@ def test_adapters_of_quantised_layers_are_made_in_what_their_products_are_made_i
     raw = [line for line in found.ledger.lines if line.name == f"{MADE}, as made"]
     assert bool(raw) is cast
     assert not cast or raw[0].dtype.name == ("fp8" if kind == "fp8" else "bf16")
+
+
+def test_biases_of_4_bit_layers_are_cast_for_good_as_these_first_run() -> None:
+    """K-bit preparation raises them; bitsandbytes' layers cast them back since 0.50, before, for each product anew."""
+    biased = {**WIDE, "attention_bias": True}
+    precision = {"weights": "fp32", "compute": "bf16", "autocast": True, "gradients": "fp32"}
+
+    def dtypes(release: str, kind: str = "nf4") -> list[str]:
+        stack = {"versions": {"bitsandbytes": release}}
+        plan = plan_of(biased, adapter=LORA, quantization={"kind": kind}, precision=precision, stack=stack)
+        lines = estimate(plan).ledger.lines
+        return [line.dtype.name for line in lines if line.name == "model.layers.*.self_attn.q_proj.bias"]
+
+    assert dtypes("0.50.2") == ["bf16"]
+    assert dtypes("0.49.2") == dtypes("0.50.2", "int8") == ["fp32"]

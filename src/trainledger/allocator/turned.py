@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 from trainledger.allocator.conf import Conf
 from trainledger.allocator.lined import Lined
@@ -48,8 +49,8 @@ class Turned:
             number = numbers.setdefault((stream, plan.small), len(numbers))
             self._ways.append(Way(number, Want(plan.key, plan.block, plan.keep, plan.opened)))
         self._pools = [Pool() for _ in numbers]
-        self._live: list[list[int]] = [[] for _ in sizes]
-        self._lanes: dict[tuple[int, int], int] = {}  # of copies that were born in one, by line and block
+        self._live: list[dict[int, int]] = [{} for _ in sizes]  # blocks by age, with the lane each was born in
+        self._lanes: dict[tuple[int, int], list[int]] = {}  # blocks that were born in a lane, by line and lane, by age
         self._took: list[tuple[Change, ...]] = []  # of pools, in the turn that runs
         self._lives: set[int] = set()  # lines of which a turn ever left copies
         self._known: dict[Events, _Known] = {}
@@ -64,9 +65,9 @@ class Turned:
         for program in turn.programs:
             _, left, more, taken = self._pools[program.pool].run(program, dying.get(program.pool, ()))
             for line, block in zip(program.lines, left, strict=True):
-                live[line].append(block)
+                live[line][block] = lane
                 if lane:
-                    self._lanes[line, block] = lane
+                    self._lanes.setdefault((line, lane), []).append(block)
             if more:
                 ends += more
             if taken:
@@ -84,27 +85,29 @@ class Turned:
         one that dies first is the last, as a turn's slots have it."""
         found: dict[int, tuple[int, ...]] = {}
         for line, pool, count, first in turn.olds:
-            part = self._own(line, count, lane) if lane and not first else self._part(line, count, first)
-            found[pool] = (*found.get(pool, ()), *part)
-            for block in part if self._lanes else ():
-                self._lanes.pop((line, block), None)
-        return found
-
-    def _part(self, line: int, count: int, first: bool) -> list[int]:
-        """The first or the last copies of a line, taken away."""
-        part = slice(count) if first else slice(-count, None)
-        found = self._live[line][part]
-        del self._live[line][part]
+            own = self._own(line, count, lane) if lane and not first else []
+            others = self._part(line, count - len(own), first) if len(own) < count else []
+            found[pool] = (*found.get(pool, ()), *others, *own)
         return found
 
     def _own(self, line: int, count: int, lane: int) -> list[int]:
-        """Copies that were born in a lane, taken away, the last ones first; where there are fewer, others too."""
-        copies, lanes = self._live[line], self._lanes
-        order = sorted(range(len(copies)), key=lambda at: (lanes.get((line, copies[at])) == lane, at))
-        chosen = order[-count:]
-        found = [copies[at] for at in chosen]
-        self._live[line] = [block for at, block in enumerate(copies) if at not in chosen]
+        """The last copies of a line that were born in a lane, taken away."""
+        blocks, copies = self._lanes.get((line, lane), []), self._live[line]
+        found = blocks[-count:]
+        del blocks[-count:]
+        for block in found:
+            del copies[block]
         return found
+
+    def _part(self, line: int, count: int, first: bool) -> list[int]:
+        """The first or the last copies of a line, of whatever lane, taken away; by age."""
+        copies = self._live[line]
+        found = list(islice(copies if first else reversed(copies), count))
+        for block in found:
+            lane = copies.pop(block)
+            if lane:
+                self._lanes[line, lane].remove(block)
+        return found if first else found[::-1]
 
     def _take(self) -> None:
         """What the pools took from the device in a turn, and gave back, by event."""
@@ -136,7 +139,7 @@ class Turned:
         """What all that follows goes by: what was ever taken from the device and what is taken now, and where every
         copy lies, by line and age, and which lane it was born in; free blocks are what lies between these, always
         joined."""
-        return (self.reserved, self._taken, tuple(map(tuple, self._live)), tuple(sorted(self._lanes.items())))
+        return (self.reserved, self._taken, tuple(tuple(copies.items()) for copies in self._live))
 
 
 def lines_on(conf: Conf, sizes: Sequence[int], streams: Sequence[int], queued: frozenset[int]) -> Turned | Lined:

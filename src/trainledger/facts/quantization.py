@@ -92,15 +92,17 @@ FINE_FP8 = Source("Transformers fine-grained FP8", "transformers/integrations/fi
 class FourBit:
     """bitsandbytes' 4-bit layers. `direct`: since this release the weight is dequantised in the input's dtype at once;
     before, in the dtype that was quantised, and then cast. `lets_go`: since this one the graph's node names the packed
-    weight alone; before, the input too."""
+    weight alone; before, the input too. `casts_biases`: since this one a layer casts its bias for good, not anew for
+    each product."""
 
     package: str
     direct: str
     lets_go: str
+    casts_biases: str
     source: Source
 
 
-BNB_4 = FourBit("bitsandbytes", "0.50", "0.43.2", BNB)
+BNB_4 = FourBit("bitsandbytes", "0.50", "0.43.2", "0.50", BNB)
 
 
 @dataclass(frozen=True, slots=True)

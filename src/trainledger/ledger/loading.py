@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.code_read import MODELS
@@ -24,11 +24,11 @@ from trainledger.ledger.leaves import keeps_own
 from trainledger.ledger.updates import Runs, births
 from trainledger.lines.line import Account
 from trainledger.lines.stream import EMPTY
-from trainledger.model.program import Packing, Weight
+from trainledger.model.program import Packing, Role, Weight
 from trainledger.model.quantised import blocks_of, sides, tensors_of
 
 CODE = "code"  # the name of the table of codes among the tensors of a weight
-Casts = list[tuple[tuple[int, int], int]]  # events of one parameter, and how many equal ones there are
+Cast = tuple[tuple[int, int], int]  # events of one parameter, and how many equal ones there are
 Named = tuple[str, Weight, int]  # prefix of a weight's lines, the weight, and how many equal ones there are
 
 
@@ -48,16 +48,17 @@ def loaded(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType], pe
     if packing is None or packing.kind.package != BNB_4.package:
         return None
     before: Runs = [(_shared(book), 1)] if packing.double else []
-    casts: Casts = []
+    casts, late = list[Cast](), list[Cast]()
     base = [one for one in every if not one[1].tuned]
     for (_, count), group in groupby(base, key=lambda one: (one[0], one[2])):
         events: list[int] = []
         for one in group:
             quantised = list(_quantised(book, one)) if one[1].packed else None
             if quantised is None:
-                raw, kept = _raised(book, one, packing, dtypes[one[1]])
-                events.append(raw + 1)
-                casts += [((kept + 1, -raw - 1), count)] if kept != raw else []
+                first, *rest = _raised(book, one, packing, dtypes[one[1]])
+                events.append(first + 1)
+                pairs = [((to + 1, -old - 1), count) for old, to in pairwise((first, *rest))]
+                casts, late = casts + pairs[:1], late + pairs[1:]
             elif sides(one[1])[-1] == 1:
                 events += quantised
             else:  # experts are so many layers of their own
@@ -65,7 +66,8 @@ def loaded(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType], pe
         before.append((tuple(events), count))
     after = _cast(casts)
     after += [((EMPTY,), 1)] if casts and empties_cache(peft) else []
-    return Loaded(before, [*after, *_tuned(book, every, dtypes, made_in(packing.kind, packing.compute, peft))])
+    after += _tuned(book, every, dtypes, made_in(packing.kind, packing.compute, peft))
+    return Loaded(before, [*after, *_cast(late)])
 
 
 def adapted(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType], low: DType) -> Loaded:
@@ -80,7 +82,7 @@ def _tuned(book: Book, every: list[Named], dtypes: dict[Weight, DType], first: D
     """Adapters in the dtype `first`, of which those that are kept in fp32 are cast once all are made, or, where it is
     one of integers, as they are kept. Modules that are trained whole are copied after all adapters."""
     made: list[tuple[int, int]] = []
-    casts: Casts = []
+    casts: list[Cast] = []
     for one in sorted((one for one in every if one[1].tuned), key=lambda one: keeps_own(one[1])):
         prefix, weight, count = one
         raised = first.mantissa and first.bits < FP32.bits and dtypes[weight] == FP32
@@ -94,7 +96,7 @@ def _tuned(book: Book, every: list[Named], dtypes: dict[Weight, DType], first: D
     return [*births(made), *_cast(casts)]
 
 
-def _cast(casts: Casts) -> Runs:
+def _cast(casts: list[Cast]) -> Runs:
     """What is cast, layer by layer: the new tensor is there before the old one goes."""
     return [(tuple(e for pair, _ in group for e in pair), n) for n, group in groupby(casts, key=lambda one: one[1])]
 
@@ -107,14 +109,20 @@ def _lines(book: Book, one: Named, dtypes: dict[Weight, DType]) -> Iterator[tupl
         yield book.tensor(Account.WEIGHTS, prefix + part.name, part.dims, part.dtype, source), count * part.copies
 
 
-def _raised(book: Book, one: Named, packing: Packing, dtype: DType) -> tuple[int, int]:
-    """The line of a parameter as it is loaded, and that as it is kept."""
+def _raised(book: Book, one: Named, packing: Packing, dtype: DType) -> tuple[int, ...]:
+    """The lines of a parameter in turn: as it is loaded, as it is raised, as it is kept; biases that their layer casts
+    as it first runs are cast when all else is built."""
     prefix, weight, _ = one
+
+    def line(state: str, dtype: DType) -> int:
+        how = Made(dtype, MODELS, queued=True)
+        return book.made(Account.WEIGHTS, f"{prefix}{weight.name}, {state}", weight.dims, how)
+
     kept = book.tensor(Account.WEIGHTS, prefix + weight.name, weight.dims, dtype, MODELS)
-    if dtype != FP32 or packing.loaded == FP32:
-        return kept, kept
-    how = Made(packing.loaded, MODELS, queued=True)
-    return book.made(Account.WEIGHTS, f"{prefix}{weight.name}, as loaded", weight.dims, how), kept
+    cast = weight.role is Role.BIAS and weight.dtype is not None and weight.dtype == packing.biases
+    if packing.loaded == FP32 or not (cast or dtype == FP32):
+        return (kept,)
+    return line("as loaded", packing.loaded), *([line("raised", FP32)] if cast else []), kept
 
 
 def _quantised(book: Book, one: Named) -> Iterator[int]:

@@ -36,9 +36,13 @@ from trainledger.model.program import Block, Model, Pairs, Rope
 from trainledger.model.prompts import virtual_tokens
 
 
-def _named(job: Job) -> bool:
-    """Whether the model's forward names the first layer's input until it returns: torchtitan's binds the name anew."""
-    return job.run.software.framework != TORCHTITAN
+def _named(job: Job, opening: Opening) -> bool:
+    """Whether the model's forward names the first layer's input until it returns: torchtitan's binds the name anew with
+    each layer, and so do some of Transformers' classes, which name the embedding's rows apart."""
+    frame = opening.frame
+    rows = frame.names.get("inputs_embeds")
+    apart = rows is not None and frame.tape.store[rows] != frame.tape.store[frame.names["h"]]
+    return job.run.software.framework != TORCHTITAN and not (job.model.handed.rebound and apart)
 
 
 def _passed(model: Model, block: Block, opening: Opening) -> list[str]:
@@ -117,7 +121,7 @@ def _block(job: Job, kind: Kind, opening: Opening, leaves: Leaves, written: Writ
     walker = Storing(job.book, piece, leaves.first) if stores else walker
     returns = bool(tape.returned) and job.half is Half.BOTH and not job.run.software.fetches
     walker = Returning(job.book, piece, leaves.first) if returns else walker
-    named = (kind.first and _named(job)) or hands_hidden(job.run)
+    named = (kind.first and _named(job, opening)) or hands_hidden(job.run)
     keep = frozenset({source}) if named else frozenset()
     if frame.software.framework == TORCHTITAN and kind.recompute not in ("none", "selective"):
         walked = Selective(job.book, piece, leaves.first).keeping(recompute_of(frame, kind.recompute), keep)
@@ -218,7 +222,7 @@ def walk(job: Job, leaves: Leaves) -> tuple[Pieces, tuple[int, ...]]:
     saved = frozenset().union(*(walked.outside for walked in layers))
     ending = [*(line for name, line in opening.free.items() if name not in saved), *inside]
     wrapped: tuple[int, ...] = ()
-    if not layers[0].keeps_input and not opening.is_leaf and _named(job):
+    if not layers[0].keeps_input and not opening.is_leaf and _named(job, opening):
         if virtual_tokens(job.model):  # the wrapper that put a prompt before them holds them until it returns
             wrapped = (-opening.hidden - 1,)
         elif not hands_hidden(job.run):

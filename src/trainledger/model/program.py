@@ -250,13 +250,15 @@ class Handed:
     """How a layer is called: names passed by position (all others are by keyword), whether the numbers of positions are
     passed, too, whether the model's forward makes them at all, and the masks that it makes for attention written out in
     Python whether or not a layer reads them. A reentrant checkpoint saves what comes by position,
-    and its node keeps what comes by keyword. `alibi`: biases by distance that the forward makes."""
+    and its node keeps what comes by keyword. `alibi`: biases by distance that the forward makes. `rebound`: the forward
+    binds the name of the first layer's input to what each layer returns, and names the embedding's rows otherwise."""
 
     by_position: tuple[str, ...] = ()
     positions: bool = True
     numbered: bool = True
     masks: tuple[str, ...] = ()
     alibi: Alibi | None = None
+    rebound: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.base.sources import Source
 from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.peft import ADAPTERS
-from trainledger.facts.quantization import FLATTENED, QUANT_KINDS, STACKED_EXPERTS, Part, Per
+from trainledger.facts.quantization import BNB_4, FLATTENED, QUANT_KINDS, STACKED_EXPERTS, Part, Per, Product
 from trainledger.facts.versions import at_least
 from trainledger.model.program import Embed, Experts, Linear, Looped, Model, Op, Packing, Role, Weight
 from trainledger.plan.schema import Plan
@@ -45,7 +45,11 @@ def packing_of(plan: Plan) -> Packing | None:
     raised = precision.weights == "fp32" and precision.compute != "fp32"
     loaded = DTYPES[precision.compute if raised else precision.weights]
     release = plan.stack.versions.get(kind.package, "")
-    return Packing(kind, given.double, max(given.group_size or 0, 0), release, compute, loaded)
+    four = kind.package == BNB_4.package and kind.product is Product.DEQUANTISE
+    whole = plan.parallel.strategy in ("none", "ddp")  # no engine or flat part keeps another tensor of them
+    cast = four and raised and whole and at_least(release or None, BNB_4.casts_biases)
+    group = max(given.group_size or 0, 0)
+    return Packing(kind, given.double, group, release, compute, loaded, compute if cast else None)
 
 
 def quantised(model: Model, packing: Packing, transformers: str) -> Model:
@@ -59,7 +63,8 @@ def quantised(model: Model, packing: Packing, transformers: str) -> Model:
 
     def written(op: Op) -> Op:
         if isinstance(op.spec, Linear):
-            return replace(op, spec=replace(op.spec, weight=packed(op.spec.weight)))
+            bias = op.spec.bias and replace(op.spec.bias, dtype=packing.biases or op.spec.bias.dtype)
+            return replace(op, spec=replace(op.spec, weight=packed(op.spec.weight), bias=bias))
         if isinstance(op.spec, Looped):
             parts = (tuple(packed(weight) for weight in expert) for expert in op.spec.experts)
             return replace(op, spec=replace(op.spec, experts=tuple((one[0], one[1], one[2]) for one in parts)))
@@ -83,7 +88,7 @@ def quantised(model: Model, packing: Packing, transformers: str) -> Model:
 
 
 def _weights(weights: Iterable[Weight], before: Iterable[Op], after: Iterable[Op]) -> tuple[Weight, ...]:
-    names = ("weight", "gate_up", "down")
+    names = ("weight", "bias", "gate_up", "down")
     pairs = [
         (getattr(a.spec, n, None), getattr(b.spec, n, None)) for a, b in zip(before, after, strict=True) for n in names
     ]

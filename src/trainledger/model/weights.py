@@ -32,7 +32,8 @@ WITHIN_HEADS = frozenset({Dim.HEADS, Dim.KV_HEADS, Dim.SLOTS, Dim.HEAD_DIM})
 @dataclass(frozen=True, slots=True)
 class Packing:
     """How a quantised weight is stored and read: its kind, whether scales are quantised too, inputs per group (0: one
-    group), the release of the package, the dtype that products are made in, and that which was quantised."""
+    group), the release of the package, the dtype that products are made in, and that which was quantised. `biases`:
+    what the layers cast their biases to for good as they first run; None: they leave them."""
 
     kind: QuantKind
     double: bool
@@ -40,6 +41,7 @@ class Packing:
     release: str
     compute: DType
     loaded: DType
+    biases: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)

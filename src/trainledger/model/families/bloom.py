@@ -77,7 +77,7 @@ def build(keys: Keys) -> Model:
     layers = tuple(range(keys.integer("n_layer", "num_hidden_layers")))
     return Model(
         family="bloom",
-        handed=Handed(positions=False, numbered=False, alibi=Alibi(heads.query)),
+        handed=Handed(positions=False, numbered=False, alibi=Alibi(heads.query), rebound=True),
         prologue=(looked_up("transformer.word_embeddings", words, "inputs_embeds"), first),
         embeddings=(words, *weights_of((first,))),
         blocks=(Block("transformer.h", ops, weights_of(ops), layers),),

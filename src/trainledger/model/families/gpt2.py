@@ -82,7 +82,7 @@ def whole(keys: Keys, family: str, ops: tuple[Op, ...], hidden: Dims) -> Model:
     positions = table("transformer.wpe", places, hidden, Role.POSITION)
     return Model(
         family=family,
-        handed=Handed(by_position=("mask",)),
+        handed=Handed(by_position=("mask",), rebound=True),
         prologue=(
             looked_up("transformer.wte", words, "inputs_embeds"),
             looked_up("transformer.wpe", positions, "position_embeds", "position_ids", per_batch=False),

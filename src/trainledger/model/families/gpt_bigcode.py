@@ -56,4 +56,4 @@ def build(keys: Keys) -> Model:
     model = whole(keys, "gpt_bigcode", ops, hidden)
     places = model.embeddings[1].dims[0]
     triangle = Buffer("transformer.bias", (places, Axis(Dim.KEY_SEQUENCE, places.size)), BOOL)
-    return replace(model, buffers=(triangle,), handed=Handed(positions=False))
+    return replace(model, buffers=(triangle,), handed=Handed(positions=False, rebound=True))

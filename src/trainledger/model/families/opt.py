@@ -21,7 +21,7 @@ from trainledger.model.layered import (
     table,
 )
 from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear, project
-from trainledger.model.program import ActKind, Attention, Block, Embed, Head, Model, Op, Role, Scale, View
+from trainledger.model.program import ActKind, Attention, Block, Embed, Handed, Head, Model, Op, Role, Scale, View
 
 MLP = ("fc1", "activation_fn", "fc2")
 
@@ -121,6 +121,7 @@ def build(keys: Keys) -> Model:
         embeddings=(words, positions, *(() if narrow == hidden else (into.weight,))),
         blocks=(Block(f"{prefix}.layers", ops, weights_of(ops), tuple(range(keys.integer("num_hidden_layers")))),),
         head=_head(keys, hidden, words.dims),
+        handed=Handed(rebound=True),
         hidden=hidden[0],
         vocab=vocab.size,
     )

@@ -20,7 +20,7 @@ from trainledger.model.layered import (
     turned,
 )
 from trainledger.model.parts import ACTIVATIONS, Heads, axis, linear
-from trainledger.model.program import ActKind, Attention, Block, Join, Model, Op, Rotary
+from trainledger.model.program import ActKind, Attention, Block, Handed, Join, Model, Op, Rotary
 from trainledger.model.self_attention import heads_of, window_of
 
 QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
@@ -69,6 +69,7 @@ def build(keys: Keys) -> Model:
         embeddings=(words,),
         blocks=(Block("model.layers", ops, weights_of(ops), tuple(range(keys.integer("num_hidden_layers")))),),
         head=language_head((final,), words, "lm_head", keys.flag("tie_word_embeddings")),
+        handed=Handed(rebound=True),
         hidden=hidden[0],
         vocab=vocab.size,
         rotary=Rotary(heads.width),
