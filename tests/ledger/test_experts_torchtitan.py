@@ -46,7 +46,7 @@ def written() -> tuple[Tape, int]:
     first, second, third = (parameter(COUNT, *sizes) for sizes in ((INNER, WIDTH), (INNER, WIDTH), (WIDTH, INNER)))
     logits, scores, chosen = router(tape, Router(Weight("gate", ()), TOP_K, True, False), x, gate)
     stack = Experts(TOP_K, Weight("w1", ()), Weight("w2", ()), ActKind.SILU, Weight("w3", ()))
-    out = experts(tape, stack, [x, scores, chosen], (first, second, third))
+    out = experts(tape, stack, [x, scores, chosen], (first, second, third))()
     tape.end([x, logits, scores, chosen])
     return tape, out
 
@@ -197,3 +197,26 @@ def test_gpt_oss_of_2025_or_with_another_kernel_is_refused(given: dict[str, str]
     with pytest.raises(InputError) as caught:
         estimate(sunk(**given))
     assert [one.path for one in caught.value.problems] == [path]
+
+
+DEEPSEEK = {
+    "model_type": "deepseek_v3", "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "intermediate_size": 512, "vocab_size": 1024, "tie_word_embeddings": False,
+    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "n_shared_experts": 2,
+    "first_k_dense_replace": 1, "q_lora_rank": None, "kv_lora_rank": 128, "qk_nope_head_dim": 64,
+    "qk_rope_head_dim": 32, "v_head_dim": 64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "before"), [("2025-09-22", False), ("2025-09-23", True), ("0.2.2", True), ("2026-05-20", False)]
+)
+def test_shared_experts_run_before_the_routed_ones_are_added_up(version: str, before: bool) -> None:
+    """Held against torchtitan 0.2.2 on PyTorch's own allocator: what they save is there at a layer's largest."""
+    stack = {"framework": "torchtitan", "versions": {"torchtitan": version}, "attention": "sdpa", "recompute": "none"}
+    made = estimate(plan_of(DEEPSEEK, stack=stack, parallel={"strategy": "fsdp2", "dp": 2})).ledger
+    forward = [one for one in made.segments if one.moment == "step 1: forward"]
+    names = [made.lines[event - 1].name for one in forward for event in one.events if event > 0]
+    shared = next(at for at, name in enumerate(names) if "shared_experts.down_proj: output" in name)
+    summed = next(at for at, name in enumerate(names) if "mlp.experts: sum over experts" in name)
+    assert (shared < summed) is before

@@ -37,6 +37,7 @@ class Change(StrEnum):
     BY_WIDTH = "by-width"  # FSDP shards experts along their second dim where ranks outnumber them
     BY_WIDTH_ALONE = "by-width-alone"  # likewise without ranks of experts
     SAVES_SENT = "saves-sent"  # the policy `op` keeps the rows that ranks of experts exchange
+    SHARED_BETWEEN = "shared-between"  # shared experts run before the routed ones' results are weighed and added up
     ADDS_SLOPES = "adds-slopes"  # gradients of what experts read are added up over the ranks that share each expert
     UNSORTS = "unsorts"  # experts' results are put in the order of tokens, and multiplied by scores as matrices
     PARTIAL_SLOPES = (
@@ -89,6 +90,12 @@ ROWS: dict[Change, Row] = {
         ),
         Row(Change.BY_WIDTH, "2025-08-13", "", _read("apply_fsdp, shard_placement_fn (#1561)", "7354848df")),
         Row(Change.SAVES_SENT, "2025-09-06", "", _read("_op_sac_save_list (#1672)", "c4e229115")),
+        Row(
+            Change.SHARED_BETWEEN,
+            "2025-09-23",
+            "2026-05-20",
+            _read("models/moe.py (#1741), to #3386", "476a965f9, 963c20cba"),
+        ),
         Row(Change.ADDS_SLOPES, "2025-10-14", "", _read("expert_parallel.py, grad_placements (#1878)", "3ff755178")),
         Row(
             Change.UNSORTS,

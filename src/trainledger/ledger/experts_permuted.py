@@ -8,18 +8,19 @@ Source: torchtitan/models/moe.py and distributed/expert_parallel.py (d0cdb1433);
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import FP32, INT32, INT64
+from trainledger.facts.dtypes import FP32, INT32, INT64, DType
 from trainledger.facts.pithtrain import NAME as PITHTRAIN
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtitan import Change, holds
 from trainledger.ledger import aten, nn, rules_liger
 from trainledger.ledger.activations import activation
 from trainledger.ledger.experts import grouped, taken
-from trainledger.ledger.experts_torchtitan import exchanged, in_order, normalised, placed
+from trainledger.ledger.experts_torchtitan import exchanged, in_order, normalised, placed, put_off
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
@@ -35,7 +36,8 @@ def apply(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -> li
     assert spec.up is not None
     weights = f.need(spec.gate_up), f.need(spec.up), f.need(spec.down)
     whole = f.software.framework == PITHTRAIN
-    return [experts(f.tape, spec, ins, weights, Sent(f.software.experts, whole, unsorts))]
+    rest = experts(f.tape, spec, ins, weights, Sent(f.software.experts, whole, unsorts))
+    return put_off(f.tape, rest, titan and holds(Change.SHARED_BETWEEN, version))
 
 
 def router(t: Tape, spec: p.Router, x: int, weight: int) -> list[int]:
@@ -64,8 +66,9 @@ class Sent(NamedTuple):
     unsorts: bool = False
 
 
-def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int], how: Sent) -> int:
-    """The sum over each token's experts, weighed by their scores; `weights`: this rank's of gate, up and down."""
+def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int], how: Sent) -> Callable[[], int]:
+    """What makes the sum over each token's experts, weighed by their scores, once their results are there; `weights`:
+    this rank's of gate, up and down."""
     x, scores, chosen = ins
     gate, up, down = weights
     slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
@@ -90,16 +93,22 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     t.end([moved, product])
     back = exchanged(t, _put(t, out, order), how.ranks)
     t.end([out, there])
+    named = [counts, place, by_place, token, ends, rows, order]
     if how.unsorts:
-        result = _unsorted(t, (back, place, scores), t.dims[x])
-        t.end([counts, place, by_place, token, ends, rows, order, back])
-        return result
-    score = aten.view(t, by_place, (*slots, Axis(Dim.ONE, 1)))
+        return lambda: _unsorted(t, (back, place, scores), t.dims[x], named)
+    return lambda: _weighed(t, (back, by_place, token), (t.dims[x], t.dtype[x]), named)
+
+
+def _weighed(t: Tape, made: tuple[int, int, int], like: tuple[Dims, DType], named: list[int]) -> int:
+    """Rows weighed in fp32, cast and added up by token; `made`: rows, scores by place, token numbers."""
+    back, by_place, token = made
+    dims, dtype = like
+    score = aten.view(t, by_place, (*t.dims[back][:-1], Axis(Dim.ONE, 1)))
     high = aten.to(t, back, FP32)
-    weighed = aten.to(t, aten.mul(t, high, score, "weighed"), t.dtype[x])
+    weighed = aten.to(t, aten.mul(t, high, score, "weighed"), dtype)
     t.end([back, high])
-    result = _added(t, weighed, token, t.dims[x])
-    t.end([counts, place, by_place, token, ends, score, weighed, rows, order])
+    result = _added(t, weighed, token, dims)
+    t.end([*named, score, weighed])
     return result
 
 
@@ -110,7 +119,7 @@ def _quiet(t: Tape, scores: int) -> int:
     return t.run(Prim("scores without a gradient", (scores,), (out,), (), (), ()))
 
 
-def _unsorted(t: Tape, made: tuple[int, int, int], dims: Dims) -> int:
+def _unsorted(t: Tape, made: tuple[int, int, int], dims: Dims, named: list[int]) -> int:
     """Rows written into zeros by token and choice, in fp32 the second factor of one product for each token, of which
     the scores are the first; `made`: rows, their places, scores."""
     rows, place, scores = made
@@ -125,7 +134,7 @@ def _unsorted(t: Tape, made: tuple[int, int, int], dims: Dims) -> int:
     t.run(Prim("bmm", (scores, high), (total,), (scores, high), (Step(Code.GRAD, 0), Step(Code.GRAD, 1)), ()))
     t.end([high])
     out = aten.to(t, total, t.dtype[rows])
-    t.end([whole, put, total])
+    t.end([whole, put, total, *named, rows])
     return out
 
 

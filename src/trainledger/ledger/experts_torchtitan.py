@@ -9,15 +9,18 @@ TensorAdvancedIndexing.cpp, _scatter_via_index_put, and cuda/Indexing.cu, index_
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, stretched
 from trainledger.base.sources import Basis
 from trainledger.facts.dtypes import FP32, INT32, INT64
 from trainledger.facts.kernels import SORTED_SCATTER
+from trainledger.facts.torchtitan import NAME, Change, holds
 from trainledger.ledger import aten
 from trainledger.ledger.activations import activation
 from trainledger.ledger.experts import grouped, taken
+from trainledger.ledger.frame import Frame
 from trainledger.ledger.sinks import gated
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model import program as p
@@ -108,9 +111,44 @@ def placed(t: Tape, rows: int, order: int) -> int:
     return t.run(Prim("index_put_", (rows, order), (out,), saves, (Step(Code.GRAD, 0),), ()))
 
 
-def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int], ranks: int = 1) -> int:
-    """The sum over each token's experts, weighed by their scores; `weights`: of gate, up and down; `ranks`: that
-    experts are spread over."""
+def apply(f: Frame, spec: p.Experts, ins: list[int]) -> list[int]:
+    """The experts' result, or none yet where shared experts run before it is added up."""
+    assert spec.up is not None
+    weights = f.need(spec.gate_up), f.need(spec.up), f.need(spec.down)
+    rest = experts(f.tape, spec, ins, weights, f.software.experts)
+    return put_off(f.tape, rest, holds(Change.SHARED_BETWEEN, f.software.release(NAME)))
+
+
+def put_off(t: Tape, rest: Callable[[], int], later: bool) -> list[int]:
+    """The result of what is left of an operation; with `later` none yet, and whoever reads it first writes that."""
+    if not later:
+        return [rest()]
+    scope = t.scope
+
+    def written() -> int:
+        t.scope, other = scope, t.scope
+        result = rest()
+        t.scope = other
+        return result
+
+    t.rest = written
+    return []
+
+
+def settle(t: Tape, names: dict[str, int], name: str) -> None:
+    """Write the rest of the operation that makes this name's value, where one is left, and bind it."""
+    if t.rest is None or not name:
+        return
+    rest, t.rest = t.rest, None
+    t.end([names[name]] if name in names else [])
+    names[name] = rest()
+
+
+def experts(
+    t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, int], ranks: int = 1
+) -> Callable[[], int]:
+    """What makes the sum over each token's experts, weighed by their scores, once their results are there; `weights`:
+    of gate, up and down; `ranks`: that experts are spread over."""
     x, _, chosen = ins
     gate, up, down = weights
     slots, hidden, inner = t.dims[chosen], t.dims[x][-1], t.dims[down][-1]
@@ -121,9 +159,14 @@ def experts(t: Tape, spec: p.Experts, ins: list[int], weights: tuple[int, int, i
     product = aten.mul(t, act, grouped(t, there.rows, up, ends, (*slots, inner)), "gated")
     out = grouped(t, product, down, ends, (*slots, hidden))
     back = sent_back(t, out, there, ranks)
-    result = _summed(t, (back, by_place, token), stretched(t.dims[x], spec.over), [there.rows, product, out, back])
-    t.end([counts, place, ends, *there.named])
-    return result
+    gone, named = [there.rows, product, out, back], [counts, place, ends, *there.named]
+
+    def rest() -> int:
+        result = _summed(t, (back, by_place, token), stretched(t.dims[x], spec.over), gone)
+        t.end(named)
+        return result
+
+    return rest
 
 
 def best_router(t: Tape, spec: p.BestRouter, x: int, weights: tuple[int, int]) -> list[int]:

@@ -204,9 +204,7 @@ def _by_titan(f: Frame, spec: p.Router | p.Experts | p.Looped, ins: list[int]) -
     if isinstance(spec, p.Router):
         return experts_torchtitan.router(f.tape, spec, ins[0], f.need(spec.weight))
     assert isinstance(spec, p.Experts)
-    assert spec.up is not None
-    weights = f.need(spec.gate_up), f.need(spec.up), f.need(spec.down)
-    return [experts_torchtitan.experts(f.tape, spec, ins, weights, f.software.experts)]
+    return experts_torchtitan.apply(f, spec, ins)
 
 
 def _looped(f: Frame, spec: p.Looped, ins: list[int]) -> int:
@@ -266,13 +264,14 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
     tape, names = frame.tape, frame.names
     ops = tiled.joined(ops, frame.software)
     ops = rules_te.joined(rules_liger.rewritten(ops, frame.software), frame.software)
-    fused, ready = fused_lora.groups(frame.software, ops), dict[str, int]()
+    fused, ready, late = fused_lora.groups(frame.software, ops), dict[str, int](), ""
     frame.kernels[:] = [frame.choice(op.spec) for op in ops if isinstance(op.spec, p.Attention)]
     for op in ops:
         tape.scope, first = op.name, len(tape.prims)
         if isinstance(op.spec, p.Attention):
             prompts.extended(tape, names, op.ins[1:])
             frame.attended(names[op.ins[1]], names[op.ins[2]])
+        experts_torchtitan.settle(tape, names, late if late in op.ins else "")
         ins = [names[name] for name in op.ins]
         if isinstance(op.spec, p.Linear) and op.name in fused and fused_lora.applies(tape, ins[0]):
             if op.name not in ready:  # the first of a group makes the results of all
@@ -285,14 +284,16 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
             outs = _apply(frame, op, ins)
             frame.unwrapped()
         frame.marks.append((op.name, first, len(tape.prims)))
-        if op.asked and not tape.grad[outs[0]]:
+        if op.asked and outs and not tape.grad[outs[0]]:
             tape.grad[outs[0]] = True
             tape.leaves.add(outs[0])
         if not isinstance(op.spec, p.Looped | p.Tiled):  # which have calls of their own
             frame.calls.append(call_of(op, first, len(tape.prims)))
         gone = [names.pop(name) for name in op.drop]
-        for name, value in zip(op.outs, outs, strict=True):
+        late = late if outs else op.outs[0]
+        for name, value in zip(op.outs if outs else (), outs, strict=True):
             if name in names:
                 gone.append(names[name])
             names[name] = value
         tape.end(gone)
+    experts_torchtitan.settle(tape, names, late)

@@ -7,7 +7,7 @@ births and deaths of storages, forward and backward.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -115,6 +115,7 @@ class Tape:
         "piped",
         "planned",
         "prims",
+        "rest",
         "returned",
         "scope",
         "split",
@@ -152,6 +153,7 @@ class Tape:
         self.stored: list[int] = []  # named by a dictionary that all layers are handed, from `stored_at` primitives on
         self.stored_at = 0
         self.returned: list[int] = []  # a layer's attention weights that it returns beside its result
+        self.rest: Callable[[], int] | None = None  # of an operation, which the first to read its result writes
         self.wrapped: set[int] = set()  # tensors of a subclass, to whose gradients nothing is added in place
 
     def outside(self, dims: Dims, dtype: DType, grad: bool, weight: Weight | None = None) -> int:
