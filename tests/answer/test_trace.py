@@ -11,6 +11,7 @@ from tests.plans import LLAMA, plan_of
 from trainledger.answer.estimate import estimate
 from trainledger.answer.tables import amounts, by_account, entries, moment_of
 from trainledger.answer.trace import check_traceable, job_of, trace
+from trainledger.base.dims import Dim
 from trainledger.base.problems import RefusedError
 from trainledger.evidence.trace.job import Job
 from trainledger.evidence.trace.record import Record
@@ -39,6 +40,8 @@ def tracer(job: Job) -> Record:
         ({"stack": {"kernels": ["liger"]}}, "stack.kernels"),
         ({"parallel": {"strategy": "fsdp1-noshard", "world": 2}}, "parallel.strategy"),
         ({"offload": {"optimizer": "cpu"}}, "offload.optimizer"),
+        ({"offload": {"places": {"optimizer_states": "remote"}}}, "offload.places"),
+        ({"roles": {"reference": {}}}, "roles"),
     ],
 )
 def test_refusals_are_by_name(sections: dict, path: str) -> None:
@@ -58,6 +61,15 @@ def test_a_plan() -> None:
     warned = " ".join(answer.notes.warnings)
     assert "torch 2.14.1, traced with torch" in warned
     assert "attention ran flash 6 times" in warned
+
+
+def test_what_a_trace_does_not_look_at_is_said() -> None:
+    sections = {"evaluation": {"batches": 2}, "node": {"ranks": 1, "memory": "1MiB"}, "save": {"limit": 2}}
+    answer = trace(plan_of(**sections, lengths={"longest": 9}), tracer)
+    said = [note.partition(":")[0] for note in answer.notes.uncounted]
+    assert [name for name in said if name in sections] == ["evaluation", "save", "node"]
+    inputs = [line for line in answer.ledger.lines if line.account is Account.INPUTS]
+    assert {9} == {axis.size for line in inputs for axis in line.dims if axis.dim is Dim.SEQUENCE}
 
 
 def test_a_family_without_a_program() -> None:

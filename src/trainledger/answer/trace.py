@@ -20,7 +20,7 @@ from trainledger.evidence.trace.job import Job, Tracer
 from trainledger.evidence.trace.lines import Trace, trace_of
 from trainledger.evidence.trace.record import Record
 from trainledger.facts.overheads import communicators, context
-from trainledger.facts.trace import REFUSED, SCOPE
+from trainledger.facts.trace import REFUSED, SCOPE, UNSEEN
 from trainledger.facts.versions import parse_version
 from trainledger.ledger.rank import Ledger, extras_of
 from trainledger.ledger.run import run_of
@@ -30,6 +30,7 @@ from trainledger.model.build import model_of
 from trainledger.model.counts import active
 from trainledger.model.program import Head, Model, Role, Weight
 from trainledger.plan.degrees import degrees, global_batch
+from trainledger.plan.lengths import at_longest
 from trainledger.plan.schema import Plan
 
 NAMED = (
@@ -40,14 +41,15 @@ NAMED = (
 
 
 def trace(plan: Plan, tracer: Tracer) -> Estimate:
-    """The estimate of a resolved plan whose code `tracer` runs.
+    """The estimate of a resolved plan whose code `tracer` runs; where it says how long samples are, of the longest.
 
     Raises RefusedError naming every key that cannot be traced, and what `tracer` raises when the code fails.
     """
     check_traceable(plan)
+    given, plan = plan, at_longest(plan)
     record = with_buckets(plan, tracer(job_of(plan)))
     conf = conf_of(plan.stack.allocator, {str(name): str(value) for name, value in plan.stack.env.items()})
-    return answer_of(plan, trace_of(record, dims_of(plan), conf), conf)
+    return replace(answer_of(plan, trace_of(record, dims_of(plan), conf), conf), plan=given)
 
 
 def job_of(plan: Plan) -> Job:
@@ -137,7 +139,11 @@ def answer_of(plan: Plan, traced: Trace, conf: Conf) -> Estimate:
         verdict=judge(usable, need.low, need.expected, need.high),
         ranks=ranks,
         global_batch=global_batch(plan),
-        notes=replace(notes, warnings=(*notes.warnings, *_told(plan, traced.record))),
+        notes=replace(
+            notes,
+            warnings=(*notes.warnings, *_told(plan, traced.record)),
+            uncounted=(*notes.uncounted, *_unseen(plan)),
+        ),
     )
 
 
@@ -153,6 +159,11 @@ def _model(plan: Plan, record: Record) -> Model:
         )
         kind = str(plan.keys().get("model_type", ""))
         return Model(kind, (), weights, (), Head((), ()), Axis(Dim.HIDDEN, 1), 0)
+
+
+def _unseen(plan: Plan) -> Iterator[str]:
+    """Sections of the plan that have no part in a trace."""
+    return (f"{path}: {what}" for path, what in UNSEEN.items() if getattr(plan, path))
 
 
 def _told(plan: Plan, record: Record) -> Iterator[str]:

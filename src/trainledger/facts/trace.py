@@ -24,9 +24,17 @@ REFUSED = {
     "offload.optimizer": "optimizer states elsewhere",
     "offload.params": "weights elsewhere",
     "offload.activations": "activations elsewhere",
+    "offload.places": "lines in other places",
+    "roles": "models that act beside the trained one",
     "stack.kernels": "fused kernel sets",
     "optimizer.in_backward": "a step in backward",
     "optimizer.states": "states of another dtype",
+}
+# Sections that a trace does not look at, and what that means.
+UNSEEN = {
+    "evaluation": "a trace runs the training's steps alone, so this is no moment; the ledger may be too low",
+    "save": "a trace runs the training's steps alone, so this is no moment, and no disk is judged",
+    "node": "a trace's verdict is of the device's memory alone",
 }
 
 
