@@ -16,6 +16,8 @@ from trainledger.lines.kernel_work import (
     efficient_tile,
     efficient_workspace,
     embedding_backward,
+    flash_forward,
+    flash_pieces,
     norms,
     whole_sum,
 )
@@ -23,6 +25,25 @@ from trainledger.lines.kernel_work import (
 
 def size(works: tuple[Work, ...]) -> int:
     return sum(one.dtype.bytes_of(one.elements) for one in works)
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "rows", "head", "processors", "pieces"),
+    [
+        (2, 4, 1024, 256, 108, 3),  # Gemma-3 on an A100: 128 blocks for 216 places, 384 of 432 in two waves
+        (2, 4, 1024, 256, 0, 1),  # no device
+        (1, 32, 512, 128, 132, 1),  # Llama-3-8B on an H100: 256 blocks are enough
+        (1, 15, 512, 64, 132, 2),  # SmolLM2-360M: 120 for 264, two pieces of 256 keys
+        (1, 14, 256, 64, 132, 1),  # one piece of 256 keys is all there is
+    ],
+)
+def test_flash_splits_keys_where_blocks_are_few(
+    batch: int, heads: int, rows: int, head: int, processors: int, pieces: int
+) -> None:
+    shape = Shape(batch, heads, heads, rows, rows, head, BF16)
+    assert flash_pieces(shape, processors) == pieces
+    made = 4 * pieces * batch * heads * rows * (head + 1)
+    assert size(flash_forward(shape, "2.13.0", processors)) == (made if pieces > 1 else 0)
 
 
 def test_flash_backward() -> None:

@@ -33,6 +33,31 @@ FLASH = Flash(
 
 
 @dataclass(frozen=True, slots=True)
+class FlashSplits:
+    """How the flash kernel's forward without dropout shares keys among blocks where there are too few for the device:
+    keys of one piece by the largest head dim, queries of one block, blocks that a multiprocessor counts for, the share
+    of these that is full enough, the share of the best use that is good enough, and the most pieces."""
+
+    keys: tuple[tuple[float, int], ...]
+    queries: int
+    blocks: int
+    full: float
+    good: float
+    most: int
+    source: Source
+
+
+FLASH_SPLITS = FlashSplits(
+    ((64, 256), (128, 128), (float("inf"), 64)), 64, 2, 0.8, 0.85, 128,
+    Source(
+        "PyTorch flash_api.cpp, splits",
+        "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, set_params_splitkv, num_splits_heuristic",
+        "v2.4 to v2.13",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class RandomState:
     """The random state that a kernel returns on the device, each part in an int64 tensor: elements of each, from a
     release on. `first`: made before the output."""

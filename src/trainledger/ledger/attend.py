@@ -54,6 +54,7 @@ def results_of(f: Frame, spec: Attention, qkv: tuple[int, int, int]) -> list[int
 
 def _fused(f: Frame, spec: Attention, qkv: tuple[int, int, int], mask: int | None) -> int:
     choice = f.choice(spec)
-    site = Site(choice.kernel, f.setting.torch, f.setting.architecture)
+    splits = not (spec.dropout and f.setting.training)
+    site = Site(choice.kernel, f.setting.torch, f.setting.architecture, splits)
     call = attention.Call(mask, site, choice.repeats, choice.dense or masks.copies(f))
     return attention.handed(f.tape, qkv, spec, call)

@@ -17,17 +17,19 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger.aten import copy, part, temporary
 from trainledger.ledger.nn import lowered
 from trainledger.ledger.tape import Code, Prim, Step, Tape
-from trainledger.lines.kernel_work import Shape, efficient_workspace, up
+from trainledger.lines.kernel_work import Shape, efficient_workspace, flash_forward, up
 from trainledger.model.program import Attention
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where attention is called: the kernel, torch's release and the architecture (empty: newest, unknown)."""
+    """Where attention is called: the kernel, torch's release and the architecture (empty: newest, unknown), and whether
+    PyTorch's flash kernel may split the keys, as it does where nothing is dropped from scores."""
 
     kernel: Kernel
     torch: str = ""
     architecture: str = ""
+    splits: bool = False
 
 
 def rows_of(dims: Dims, rows: int = 0) -> Dims:
@@ -114,7 +116,22 @@ def _call(t: Tape, qkv: tuple[int, int, int], bias: int | None, site: Site) -> i
     saves = (q, k, v, *masks, out, lse, *random) if grad else ()
     work = _forward_work(t, (q, v), site) if t.dtype[q] != FP32 else ()
     t.run(Prim("sdpa", (q, k, v, *masks), outs, saves, _backward(t, qkv, site), work))
+    _pieces(t, (q, k), site)
     return out
+
+
+def _pieces(t: Tape, both: tuple[int, int], site: Site) -> None:
+    """What the flash kernel makes after its result, and lets go as it returns."""
+    if site.kernel is not Kernel.FLASH or not site.splits:
+        return
+    (batch, rows, heads, head), keys = (axis.size for axis in t.dims[both[0]]), t.dims[both[1]]
+    shape = Shape(batch, heads, keys[2].size, rows, keys[1].size, head, t.dtype[both[0]])
+    outs = [
+        t.fresh((Axis(Dim.ELEMENTS, one.elements),), one.dtype, False, f"kernel: {one.name}")
+        for one in flash_forward(shape, site.torch, t.device.count)
+    ]
+    if outs:
+        t.run(Prim("pieces", (), tuple(outs), (), (), ()))
 
 
 def _forward_work(t: Tape, both: tuple[int, int], site: Site) -> tuple[int, ...]:

@@ -6,13 +6,14 @@ Elements and bytes of temporaries that no caller sees. Each function names the s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple
 
 from trainledger.facts.dtypes import FP32, INT64, UINT8, DType
 from trainledger.facts.kernel_sets import COLUMN_SUM, Multiprocessors
 from trainledger.facts.kernels import EMBEDDING_BACKWARD, NORM
 from trainledger.facts.kernels_attention import Kernel
-from trainledger.facts.kernels_fused import EFFICIENT, FLASH, TILES, Tile
+from trainledger.facts.kernels_fused import EFFICIENT, FLASH, FLASH_SPLITS, TILES, Tile
 from trainledger.facts.versions import at_least
 from trainledger.lines.kernel_choice import level
 
@@ -71,8 +72,35 @@ def attention_backward(shape: Shape, kernel: Kernel, torch: str, architecture: s
     return _flash(shape, kernel, torch)
 
 
+def flash_pieces(shape: Shape, processors: int) -> int:
+    """Into how many pieces the flash kernel's forward without dropout splits the keys on a device of so many
+    multiprocessors (0: not known, so one)."""
+    row = FLASH_SPLITS
+    slots, blocks = processors * row.blocks, shape.batch * shape.heads * -(-shape.queries // row.queries)
+    if blocks >= row.full * slots:
+        return 1
+    keys = -(-shape.keys // next(size for head, size in row.keys if shape.head <= head))
+    used = {}
+    for pieces in range(1, min(row.most, slots, keys) + 1):
+        if pieces == 1 or -(-keys // pieces) != -(-keys // (pieces - 1)):
+            waves = blocks * pieces / slots
+            used[pieces] = waves / ceil(waves)
+    return next((pieces for pieces, share in used.items() if share >= row.good * max(used.values())), 1)
+
+
+def flash_forward(shape: Shape, torch: str, processors: int) -> tuple[Work, ...]:
+    """Temporaries of the flash kernel's forward without dropout: sums of each piece of the keys, where there are
+    several."""
+    pieces = flash_pieces(shape, processors)
+    if pieces == 1:
+        return ()
+    rows = pieces * shape.batch * shape.heads * shape.queries
+    step = FLASH.wide_step if shape.head > FLASH.wide and at_least(torch, FLASH.since) else FLASH.step
+    return (Work("softmax of pieces", rows, FP32), Work("output of pieces", rows * up(shape.head, step), FP32))
+
+
 def attention_forward(shape: Shape, kernel: Kernel) -> tuple[Work, ...]:
-    """Temporaries of a fused attention kernel's forward."""
+    """Temporaries of a fused attention kernel's forward, but the flash kernel's."""
     if kernel is not Kernel.EFFICIENT or shape.widest <= EFFICIENT.accumulates or shape.dtype == FP32:
         return ()
     return (Work("output sums", shape.batch * shape.heads * shape.queries * shape.values, FP32),)

@@ -159,6 +159,13 @@ def test_transformers_builds_no_mask() -> None:
     assert dict(site.calls) == {"flash": 1}
 
 
+@pytest.mark.parametrize(("dropped", "pieces"), [((), True), ((0.0, True), True), ((0.1, True), False)])
+def test_the_flash_kernel_keeps_sums_of_pieces_but_with_dropout(dropped: tuple[float, ...], pieces: bool) -> None:
+    inside = passes.insides(AttentionSite(torch="2.13.0", architecture="sm80"), MULTIPROCESSORS["a100-80gb"])
+    x = torch.empty((2, 4, 1024, 256), dtype=torch.bfloat16, device="meta")
+    assert bool(inside("_scaled_dot_product_flash_attention", (x, x, x, *dropped), None)) is pieces
+
+
 @pytest.mark.parametrize(("dims", "counts"), [((0, 1), True), ((1,), False), ((0, 1, 2), False)])
 def test_a_sum_over_leading_dims_takes_partial_sums(dims: tuple[int, ...], counts: bool) -> None:
     """As one over the rows of a matrix: the dims lie behind one another."""

@@ -21,7 +21,7 @@ from trainledger.facts.kernels_attention import Kernel
 from trainledger.facts.kernels_fused import EFFICIENT, FLASH, RANDOM
 from trainledger.facts.versions import at_least
 from trainledger.lines.kernel_choice import Asked, choose
-from trainledger.lines.kernel_work import Shape, Work, attention_backward, attention_forward, up
+from trainledger.lines.kernel_work import Shape, Work, attention_backward, attention_forward, flash_forward, up
 
 aten = torch.ops.aten
 pad = torch.nn.functional.pad
@@ -233,9 +233,11 @@ def handlers(site: AttentionSite) -> Mapping[Any, Callable[..., Any]]:
     }
 
 
-def insides(site: AttentionSite, name: str, args: Any) -> tuple[Work, ...]:
-    """Temporaries inside an attention kernel; nothing for another operation."""
+def insides(site: AttentionSite, name: str, args: Any, processors: int = 0) -> tuple[Work, ...]:
+    """Temporaries inside an attention kernel, on a device of so many multiprocessors; nothing for another operation."""
     if name in FORWARD:
+        if FORWARD[name] is Kernel.FLASH and not site.package:
+            return () if any(args[3:4]) else flash_forward(_shape(*args[:3]), site.torch, processors)
         return attention_forward(_shape(*args[:3]), FORWARD[name])
     if name in BACKWARD:
         kernel = BACKWARD[name]

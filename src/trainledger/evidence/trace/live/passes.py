@@ -166,7 +166,7 @@ def insides(site: AttentionSite, device: Multiprocessors = UNKNOWN_DEVICE) -> In
 
     def inside(name: str, args: Any, out: Any) -> tuple[Work, ...]:
         if name.startswith("_scaled_dot"):
-            return attention.insides(site, name, args)
+            return attention.insides(site, name, args, device.count)
         if name == "embedding_dense_backward":
             return embedding_backward(args[1].numel(), args[0].shape[-1], args[2])
         if name == "_softmax_backward_data":
