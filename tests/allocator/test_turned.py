@@ -19,7 +19,13 @@ from trainledger.base.units import MIB
 from trainledger.facts.allocator_settings import RECALL
 from trainledger.lines.stream import Events, Segment
 
-PLAIN = ("", "roundup_power2_divisions:4", "large_segment_size_mb:32")
+PLAIN = (
+    "",
+    "expandable_segments:True",
+    "roundup_power2_divisions:4",
+    "large_segment_size_mb:32",
+    "expandable_segments:True,large_segment_size_mb:32",
+)
 STREAMS = [number % 2 for number in range(len(SIZES))]
 SIX = st.frozensets(st.integers(0, len(SIZES) - 1), max_size=6)
 LOOPED = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -56,17 +62,17 @@ def test_rounds_that_are_looked_up_are_as_if_every_event_ran(
 
 
 @LOOPED
-@given(some=segments(), queued=SIX, kept=st.integers(0, 20))
+@given(some=segments(), text=st.sampled_from(PLAIN), queued=SIX, kept=st.integers(0, 20))
 def test_pools_that_stop_keeping_states_go_on_as_before(
-    monkeypatch: pytest.MonkeyPatch, some: tuple[Segment, ...], queued: frozenset[int], kept: int
+    monkeypatch: pytest.MonkeyPatch, some: tuple[Segment, ...], text: str, queued: frozenset[int], kept: int
 ) -> None:
     monkeypatch.setattr(pools, "RECALL", replace(RECALL, worth=0, lost=kept))
-    compare(some, "", queued, 3)
+    compare(some, text, queued, 3)
 
 
 @LOOPED
-@given(data=st.data(), ahead=st.integers(1, 4), queued=st.booleans())
-def test_a_pipelines_rounds_are_looked_up_exactly(data: st.DataObject, ahead: int, queued: bool) -> None:
+@given(data=st.data(), ahead=st.integers(1, 4), queued=st.booleans(), text=st.sampled_from(PLAIN))
+def test_a_pipelines_rounds_are_looked_up_exactly(data: st.DataObject, ahead: int, queued: bool, text: str) -> None:
     """Micro-batches in flight: forwards that leave some lines, backwards that let go of the oldest or newest of them,
     with tensors of either turn that come and go in any order; once more after other blocks have come between."""
     numbers = st.permutations(range(len(SIZES)))
@@ -84,7 +90,7 @@ def test_a_pipelines_rounds_are_looked_up_exactly(data: st.DataObject, ahead: in
         *(Segment("forward", fore), Segment("backward", back)) * 8,
         Segment("backward", back, ahead),
     )
-    compare((*step, Segment("optimizer", (1, 4, 9)), *step), "", frozenset(left if queued else ()), 2)
+    compare((*step, Segment("optimizer", (1, 4, 9)), *step), text, frozenset(left if queued else ()), 2)
 
 
 def test_a_turn_that_comes_again_runs_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,12 +118,12 @@ def test_states_differ_by_what_lies_where_and_by_what_was_taken() -> None:
     ("text", "kind"),
     [(text, Turned) for text in PLAIN]
     + [
-        ("expandable_segments:True", Lined),
+        ("expandable_segments:True,max_split_size_mb:30", Lined),
         ("max_split_size_mb:30", Lined),
         ("garbage_collection_threshold:0.6", Lined),
     ],
 )
-def test_what_decides_by_more_than_size_runs_every_event(text: str, kind: type) -> None:
+def test_what_goes_by_more_than_free_blocks_runs_every_event(text: str, kind: type) -> None:
     assert type(lines_on(parse_conf(text), [512], [0], frozenset())) is kind
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 
 from tests.plans import LLAMA, plan_of
-from trainledger.allocator.conf import DEFAULT, read_conf
+from trainledger.allocator.conf import DEFAULT, Conf, read_conf
 from trainledger.allocator.lined import Lined
 from trainledger.allocator.simulator import Simulator
 from trainledger.allocator.turned import Turned
@@ -118,12 +119,12 @@ def test_a_pipelines_replay_is_that_of_every_event(
     batch = {"micro_batch": 1, "sequence": 1000, "accumulation": 9 if parallel.get("vpp") != 2 else 12}
     data = {"model": ODD, "batch": batch, "parallel": parallel, "stack": stack, "device": "h100"}
     plan = draft_of(Document(data, {})).plan
-    for rank in range(parallel["world"]):
+    for rank, conf in product(range(parallel["world"]), (DEFAULT, Conf(expandable=True))):
         ledger = rank_ledger(plan, model_of(plan), "sm90", rank)
-        found = replayed(ledger, DEFAULT)
+        found = replayed(ledger, conf)
         with monkeypatch.context() as patched:
-            patched.setattr(replays, "lines_on", lambda conf, *given: Lined(Simulator(conf), *given))
-            assert replayed(ledger, DEFAULT) == found
+            patched.setattr(replays, "lines_on", lambda given, *lines: Lined(Simulator(given), *lines))
+            assert replayed(ledger, conf) == found
 
 
 def test_steps_begin_with_what_building_left_and_not_with_its_peak() -> None:

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from trainledger.answer.estimate import Estimate, estimate, states_of
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.mega_flow import Flow
 from trainledger.ledger.mega_order import fewest
 from trainledger.ledger.mega_pieces import Walks
-from trainledger.ledger.megatron import job_of
+from trainledger.ledger.megatron import Composer, job_of
+from trainledger.ledger.rank import rank_ledger
 from trainledger.model.build import model_of
 from trainledger.plan.read import read_plan
 from trainledger.plan.schema import Plan
@@ -219,3 +221,34 @@ def test_an_output_is_gone_before_a_gradient_comes_where_none_is_exchanged(count
     plan = plan_of(LLAMA, parallel={"pp": 2, "dp": 1}, batch={"accumulation": count})
     found = names(plan, "step 1: backward")
     assert (found.index((True, "gradient of hidden states")) < found.index((False, "hidden states"))) is first
+
+
+STEPPED: list[dict[str, Any]] = [
+    {},
+    {"parallel": {"pp": 2, "world": 2}, "batch": {"accumulation": 7}},
+    {"parallel": {"pp": 4, "world": 4}, "batch": {"accumulation": 3}},
+    {"parallel": {"pp": 2, "vpp": 2, "tp": 2, "sp": True, "world": 4}, "batch": {"accumulation": 8}},
+    {"parallel": {"strategy": "megatron-fsdp", "world": 4}},
+]
+
+
+@pytest.mark.parametrize("parts", STEPPED)
+def test_a_step_that_begins_as_the_one_before_it_is_composed_once(
+    monkeypatch: pytest.MonkeyPatch, parts: dict[str, Any]
+) -> None:
+    """Every step's segments are those that composing each of them anew makes."""
+    plan = plan_of(LLAMA, **parts)
+    whole, composed, compose = plan.parallel.world or 1, list[str](), Composer._run
+
+    def noted(self: Composer, step: str, *how: Any) -> None:
+        composed.append(step)
+        compose(self, step, *how)
+
+    monkeypatch.setattr(Composer, "_run", noted)
+    made = [rank_ledger(plan, model_of(plan), "sm90", rank) for rank in range(whole)]
+    few = len(composed)
+    monkeypatch.setattr(Flow, "state", property(lambda self: object()))
+    assert [rank_ledger(plan, model_of(plan), "sm90", rank).segments for rank in range(whole)] == [
+        one.segments for one in made
+    ]
+    assert few < len(composed) - few

@@ -9,7 +9,7 @@ from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Basis, Source
 from trainledger.facts.dtypes import UINT8
 from trainledger.lines.line import Account, Line
-from trainledger.lines.stream import EMPTY, Segment, fold, total
+from trainledger.lines.stream import EMPTY, Segment, fold, net, total
 
 HERE = Source("a test", "tests/lines")
 
@@ -94,3 +94,16 @@ def test_live_lines_add_up_and_the_peak_is_that_of_the_events_one_by_one(case: t
     for moment in found:
         assert total(table, moment.live) == moment.allocated == highest[moment.name]
         assert all(copies > 0 for _, copies in moment.live)
+
+
+RUNS = st.lists(st.integers(-4, 4), max_size=8).map(tuple)
+
+
+@given(st.lists(RUNS, min_size=1, max_size=3), st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), max_size=8))
+def test_net_counts_equal_runs_once_and_keeps_the_order_of_lines(
+    runs: list[tuple[int, ...]], turns: list[tuple[int, int]]
+) -> None:
+    segments = [Segment("step", runs[at % len(runs)], repeat) for at, repeat in turns]
+    written = [event for one in segments for event in one.events * one.repeat if event]
+    order = list(dict.fromkeys(abs(event) - 1 for event in written))
+    assert list(net(segments).items()) == [(line, written.count(line + 1) - written.count(-line - 1)) for line in order]

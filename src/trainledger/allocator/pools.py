@@ -1,12 +1,11 @@
 """One pool of the allocator as an automaton: its state is its free blocks, its input what a turn asks of it.
 
-Where size alone decides which free block is taken (no expandable segments, no bound on splitting, no garbage
-collection) and the device gives all that is asked for, what a pool does follows from three things alone: its free
-blocks, where the next segment lies, and where the blocks lie that the turn gives back. For a request takes the first
-free block that is large enough, by size and then address, or else a new segment; a block that is given back joins free
-neighbours, which are the free blocks that end where it begins and begin where it ends, since an address between two
-segments belongs to neither. So what a turn does from a state is run once and then looked up, exactly: the rounds of a
-pipeline's steady state, micro-batches that are accumulated, equal layers.
+Without a bound on splitting or garbage collection, and where the device gives all that is asked for, what a pool does
+follows from three things alone: its free blocks, where new memory lies, and where the blocks lie that the turn gives
+back. For a request takes the first free block that is large enough, by size and then address, or else new memory; a
+block that is given back joins free neighbours, which are the free blocks that end where it begins and begin where it
+ends, since an address between two segments belongs to neither. So what a turn does from a state is run once and then
+looked up, exactly: the rounds of a pipeline's steady state, micro-batches that are accumulated, equal layers.
 """
 
 from __future__ import annotations
@@ -23,14 +22,17 @@ from trainledger.lines.stream import EMPTY
 ADDRESS = (1 << BITS) - 1  # of a block's key: its size above, its address below
 
 
+New = tuple[tuple[int, int], ...]  # where new memory lies: from one address to another, of a pool's own addresses
+
+
 class State:
-    """Free blocks (keys, sorted) and where the next segment lies; `after`: what programs did from here, by the blocks
-    of older copies that died in them. An accumulator."""
+    """Free blocks (keys, sorted) and where new memory lies; `after`: what programs did from here, by the blocks of
+    older copies that died in them. An accumulator."""
 
-    __slots__ = ("after", "free", "top")
+    __slots__ = ("after", "free", "new")
 
-    def __init__(self, free: tuple[int, ...], top: int) -> None:
-        self.free, self.top = free, top
+    def __init__(self, free: tuple[int, ...], new: New) -> None:
+        self.free, self.new = free, new
         self.after: dict[tuple[Program, tuple[int, ...]], Outcome] = {}
 
 
@@ -45,8 +47,9 @@ class Outcome(NamedTuple):
 
 
 class Pool:
-    """A pool without a bound. Blocks are keys: size above, address below. An accumulator."""
+    """A pool of segments, without a bound. Blocks are keys: size above, address below. An accumulator."""
 
+    segments = True  # new memory comes in segments
     __slots__ = ("_at", "_cost", "_edges", "_gain", "_keys", "_state", "_states", "_top", "_whole")
 
     def __init__(self) -> None:
@@ -54,7 +57,7 @@ class Pool:
         self._edges: dict[int, int] = {}  # and by the addresses where they begin and end
         self._top = 0
         self._whole: set[int] = set()  # segments that were ever taken; no address is used again
-        self._states: dict[tuple[int, tuple[int, ...]], State] = {}
+        self._states: dict[tuple[New, tuple[int, ...]], State] = {}
         self._state: State | None = self._named()
         self._at: State | None = self._state  # the state that the lists above are in
         self._cost = self._gain = 0
@@ -75,14 +78,15 @@ class Pool:
         return found
 
     def _named(self) -> State:
-        free = tuple(self._keys)
-        state = self._states.get((self._top, free))
+        free, new = tuple(self._keys), self._new()
+        state = self._states.get((new, free))
         if state is None:
-            state = self._states[self._top, free] = State(free, self._top)
+            state = self._states[new, free] = State(free, new)
         return state
 
     def _load(self, state: State) -> None:
-        self._keys, self._top = list(state.free), state.top
+        self._keys = list(state.free)
+        self._renew(state.new)
         self._edges = {key & ADDRESS: key for key in self._keys}
         self._edges.update({(key & ADDRESS) + (key >> BITS): key for key in self._keys})
 
@@ -100,16 +104,17 @@ class Pool:
         """Every step on the lists: births put their blocks into `blocks`, by slot, and slots of larger ones than asked
         for into `odd`. What was taken from the device."""
         keys, edges, wants, taken = self._keys, self._edges, program.wants, list[Change]()
+        segments = self.segments
         for at, step in enumerate(program.steps):
             if step > 0:
                 key, size, keep, opened = wants[step]
                 place = bisect_left(keys, key)
                 if place < len(keys):
-                    block = keys.pop(place)
+                    block = keys.pop(place if segments else self._best(place))
                     del edges[block & ADDRESS]
                 else:
-                    block = self._opened(opened)
-                    taken.append((program.events[at], opened))
+                    block, more = self._opened(opened if segments else size)
+                    taken.append((program.events[at], more))
                 address, whole = block & ADDRESS, block >> BITS
                 if whole - size > keep:
                     block, after = key | address, address + size
@@ -123,25 +128,41 @@ class Pool:
             elif step == EMPTY:
                 taken.append((program.events[at], -self._emptied()))
             else:
-                address = blocks[-step] & ADDRESS
-                end = address + (blocks[-step] >> BITS)
-                before, after = edges.pop(address, 0), edges.pop(end, 0)
-                if before:
-                    del keys[bisect_left(keys, before)]
-                    address = before & ADDRESS
-                if after:
-                    del keys[bisect_left(keys, after)]
-                    end += after >> BITS
-                joined = edges[address] = edges[end] = (end - address) << BITS | address
-                insort(keys, joined)
+                self._given(blocks[-step] & ADDRESS, blocks[-step] >> BITS)
         return taken
 
-    def _opened(self, size: int) -> int:
-        """A new segment, as a block. Between two of them lies an address of neither."""
+    def _given(self, address: int, size: int) -> None:
+        """A block is free, joined with free neighbours."""
+        keys, edges, end = self._keys, self._edges, address + size
+        before, after = edges.pop(address, 0), edges.pop(end, 0)
+        if before:
+            del keys[bisect_left(keys, before)]
+            address = before & ADDRESS
+        if after:
+            del keys[bisect_left(keys, after)]
+            end += after >> BITS
+        joined = edges[address] = edges[end] = (end - address) << BITS | address
+        insort(keys, joined)
+
+    def _new(self) -> New:
+        """Where new memory lies."""
+        return ((self._top, self._top),)
+
+    def _renew(self, new: New) -> None:
+        """New memory lies there."""
+        self._top = new[0][0]
+
+    def _best(self, place: int) -> int:
+        """The place of the free block to take, where the one at `place` is the first that is large enough."""
+        return place
+
+    def _opened(self, size: int) -> tuple[int, int]:
+        """A block of new memory, in no list, and the bytes taken for it: a segment of this size. Between two of them
+        lies an address of neither."""
         block = size << BITS | self._top
         self._whole.add(block)
         self._top += size + 1
-        return block
+        return block, size
 
     def _emptied(self) -> int:
         """Give free blocks that are whole segments back to the device: their bytes."""
@@ -154,11 +175,14 @@ class Pool:
 
 def _beyond(program: Program, blocks: Sequence[int], odd: Sequence[int]) -> tuple[Change, ...]:
     """By event, how what blocks hold beyond what was asked for changes: those of older copies, and of `odd` slots."""
-    if not (program.olds or odd):
-        return ()
-    found = list[Change]()
-    for slot in (*range(1, program.olds + 1), *odd):
-        more, born, dies = (blocks[slot] >> BITS) - program.wants[slot].block, program.born[slot], program.dies[slot]
+    found, wants, born, dies = list[Change](), program.wants, program.born, program.dies
+    for slot in range(1, program.olds + 1):
+        more = (blocks[slot] >> BITS) - wants[slot].block
         if more:
-            found += [(at, size) for at, size in ((born, more), (dies, -more)) if at >= 0]
+            found.append((dies[slot], -more))
+    for slot in odd:
+        more = (blocks[slot] >> BITS) - wants[slot].block
+        found.append((born[slot], more))
+        if dies[slot] >= 0:
+            found.append((dies[slot], -more))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Lines run turn by turn on pools that remember what a turn did: as `lined.Lined` does, where size alone decides."""
+"""Lines run turn by turn on pools that remember what a turn did: as `lined.Lined` runs them, event by event."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from itertools import islice
 from trainledger.allocator.conf import Conf
 from trainledger.allocator.lined import Lined
 from trainledger.allocator.pools import Pool
+from trainledger.allocator.ranges import RangePool
 from trainledger.allocator.simulator import Simulator
 from trainledger.allocator.turns import Change, Turn, Want, Way, turn_of
+from trainledger.facts.allocator import CUDA
 from trainledger.lines.stream import Events
 
 
@@ -48,7 +50,7 @@ class Turned:
             plan = plans.plan(size or 1)
             number = numbers.setdefault((stream, plan.small), len(numbers))
             self._ways.append(Way(number, Want(plan.key, plan.block, plan.keep, plan.opened)))
-        self._pools = [Pool() for _ in numbers]
+        self._pools = [_pool(conf, small) for _, small in numbers]
         self._live: list[dict[int, int]] = [{} for _ in sizes]  # blocks by age, with the lane each was born in
         self._lanes: dict[tuple[int, int], list[int]] = {}  # blocks that were born in a lane, by line and lane, by age
         self._took: list[tuple[Change, ...]] = []  # of pools, in the turn that runs
@@ -64,10 +66,11 @@ class Turned:
         ends: tuple[Change, ...] = ()
         for program in turn.programs:
             _, left, more, taken = self._pools[program.pool].run(program, dying.get(program.pool, ()))
-            for line, block in zip(program.lines, left, strict=True):
-                live[line][block] = lane
-                if lane:
-                    self._lanes.setdefault((line, lane), []).append(block)
+            if left:
+                for line, block in zip(program.lines, left, strict=True):
+                    live[line][block] = lane
+                    if lane:
+                        self._lanes.setdefault((line, lane), []).append(block)
             if more:
                 ends += more
             if taken:
@@ -75,7 +78,7 @@ class Turned:
         high, allocated = turn.highest(tuple(sorted(ends))) if ends else turn.high, self.allocated
         if high is not None and allocated + high[1] > self.peak:
             self.peak, self.peak_at = allocated + high[1], self.at + high[0]
-        self.allocated = allocated + turn.net + sum([size for _, size in ends])
+        self.allocated = allocated + turn.net + (sum([size for _, size in ends]) if ends else 0)
         self.at += len(events)
         if self._took:
             self._take()
@@ -142,7 +145,13 @@ class Turned:
         return (self.reserved, self._taken, tuple(tuple(copies.items()) for copies in self._live))
 
 
+def _pool(conf: Conf, small: bool) -> Pool:
+    return RangePool(CUDA.small_segment if small else conf.shared) if conf.expandable else Pool()
+
+
 def lines_on(conf: Conf, sizes: Sequence[int], streams: Sequence[int], queued: frozenset[int]) -> Turned | Lined:
-    """Lines on an allocator of these settings: with what a turn did remembered, where size alone decides."""
-    simulator = Simulator(conf)
-    return Turned(conf, sizes, streams, queued) if simulator.plain else Lined(simulator, sizes, streams, queued)
+    """Lines on an allocator of these settings: with what a turn did remembered, unless more than free blocks decides
+    what is taken (a bound on splitting, garbage collection)."""
+    if conf.max_split is None and not conf.collect:
+        return Turned(conf, sizes, streams, queued)
+    return Lined(Simulator(conf), sizes, streams, queued)
