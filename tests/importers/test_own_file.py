@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from trainledger.facts import import_litgpt, import_torchtitan, import_torchtitan_words, import_torchtune
+from trainledger.facts import (
+    import_litgpt,
+    import_torchtitan,
+    import_torchtitan_models,
+    import_torchtitan_words,
+    import_torchtune,
+)
 from trainledger.facts.catalogue import find_model
 from trainledger.facts.import_rows import KeyRow
 from trainledger.facts.import_words import WordRow
@@ -15,7 +21,7 @@ from trainledger.facts.optimizers import OPTIMIZERS
 from trainledger.importers.outside import read_any
 
 KEYS = [import_litgpt.KEYS, import_torchtitan.KEYS, import_torchtune.KEYS]
-MODELS = [import_litgpt.MODELS, import_torchtitan_words.MODELS, import_torchtune.BUILDERS]
+MODELS = [import_litgpt.MODELS, import_torchtitan_models.MODELS, import_torchtune.BUILDERS]
 NAMES = [import_litgpt.OPTIMIZERS, import_torchtitan_words.OPTIMIZERS, import_torchtune.OPTIMIZERS]
 
 
