@@ -24,6 +24,7 @@ PLAIN = (
     "expandable_segments:True",
     "roundup_power2_divisions:4",
     "large_segment_size_mb:32",
+    "garbage_collection_threshold:0.6",
     "expandable_segments:True,large_segment_size_mb:32",
 )
 STREAMS = [number % 2 for number in range(len(SIZES))]
@@ -120,7 +121,7 @@ def test_states_differ_by_what_lies_where_and_by_what_was_taken() -> None:
     + [
         ("expandable_segments:True,max_split_size_mb:30", Lined),
         ("max_split_size_mb:30", Lined),
-        ("garbage_collection_threshold:0.6", Lined),
+        ("max_split_size_mb:30,garbage_collection_threshold:0.6", Lined),
     ],
 )
 def test_what_goes_by_more_than_free_blocks_runs_every_event(text: str, kind: type) -> None:

@@ -1,11 +1,12 @@
 """One pool of the allocator as an automaton: its state is its free blocks, its input what a turn asks of it.
 
-Without a bound on splitting or garbage collection, and where the device gives all that is asked for, what a pool does
-follows from three things alone: its free blocks, where new memory lies, and where the blocks lie that the turn gives
-back. For a request takes the first free block that is large enough, by size and then address, or else new memory; a
-block that is given back joins free neighbours, which are the free blocks that end where it begins and begin where it
-ends, since an address between two segments belongs to neither. So what a turn does from a state is run once and then
-looked up, exactly: the rounds of a pipeline's steady state, micro-batches that are accumulated, equal layers.
+Without a bound on splitting, and where the device gives all that is asked for (so that garbage is never collected),
+what a pool does follows from three things alone: its free blocks, where new memory lies, and where the blocks lie that
+the turn gives back. For a request takes the first free block that is large enough, by size and then address, or else
+new memory; a block that is given back joins free neighbours, which are the free blocks that end where it begins and
+begin where it ends, since an address between two segments belongs to neither. So what a turn does from a state is run
+once and then looked up, exactly: the rounds of a pipeline's steady state, micro-batches that are accumulated, equal
+layers.
 """
 
 from __future__ import annotations

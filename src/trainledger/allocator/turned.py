@@ -151,7 +151,7 @@ def _pool(conf: Conf, small: bool) -> Pool:
 
 def lines_on(conf: Conf, sizes: Sequence[int], streams: Sequence[int], queued: frozenset[int]) -> Turned | Lined:
     """Lines on an allocator of these settings: with what a turn did remembered, unless more than free blocks decides
-    what is taken (a bound on splitting, garbage collection)."""
-    if conf.max_split is None and not conf.collect:
+    what is taken (a bound on splitting). Garbage is collected only on a device whose size is known."""
+    if conf.max_split is None:
         return Turned(conf, sizes, streams, queued)
     return Lined(Simulator(conf), sizes, streams, queued)
