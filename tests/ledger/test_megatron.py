@@ -252,3 +252,30 @@ def test_a_step_that_begins_as_the_one_before_it_is_composed_once(
         one.segments for one in made
     ]
     assert few < len(composed) - few
+
+
+def test_a_backward_leaves_the_tensors_of_its_own_micro_batch() -> None:
+    """Forward and backward of a micro-batch have one lane, others in flight have others; one stage needs none."""
+    plan = plan_of(LLAMA, parallel={"pp": 2, "dp": 1}, batch={"accumulation": 4})
+    ledger = peak(plan, 0).ledger
+    product = {at for at, line in enumerate(ledger.lines) if line.name.endswith("mlp.linear_fc1: output")}
+    ways = (
+        [one.lane for one in ledger.segments if {way * (at + 1) for at in product} & {*one.events}] for way in (1, -1)
+    )
+    ahead, behind = (list(dict.fromkeys(lanes)) for lanes in ways)
+    assert ahead == behind
+    assert len(ahead) > 1
+    assert {one.lane for one in peak(plan_of(LLAMA), 0).ledger.segments} == {0}
+
+
+def test_a_layers_input_that_is_spread_stays_whole_where_the_embedding_made_a_view() -> None:
+    options = {**LOCAL, "distribute_saved_activations": True}
+    stack = {"attention": "sdpa", "recompute": {"kind": "full", "method": "uniform"}, "options": options}
+    one, two = (
+        names(plan_of(LLAMA, parallel={"tp": 2}, batch={"micro_batch": count}, stack=stack), "step 1: forward")
+        for count in (1, 2)
+    )
+    first, last = (False, "hidden states"), (False, "output_layer: output")
+    assert one.index((True, "part of a layer's input")) + 1 != one.index(first)
+    assert two.index((True, "part of a layer's input")) + 1 == two.index(first)
+    assert [found for found in one if found in (first, last)][-1] == first

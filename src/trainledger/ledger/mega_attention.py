@@ -37,6 +37,8 @@ def turned(f: Frame, x: int) -> int:
         return t.run(Prim("fused rope", (x,), (out,), (), (Step(Code.GRAD, 0),), ()))
     table = t.outside(angles(f, dims[-1].size), FP32, False)
     half = (*dims[:-1], Axis(Dim.ROPE_DIM, dims[-1].size // len(WAVES)))
+    whole = t.alias(x)  # the part that turns, whose gradient joins that of the rest
+    t.run(Prim("alias", (x,), (whole,), (), (Step(Code.PASS, 0),), ()))
     rest = aten.part(t, x, (*dims[:-1], Axis(Dim.ROPE_DIM, 0)))
     waves = []
     for wave in WAVES:
@@ -45,8 +47,8 @@ def turned(f: Frame, x: int) -> int:
         t.end([raw])
         waves.append(aten.to(t, scaled, t.dtype[x]))
         t.end([scaled])
-    straight = aten.mul(t, x, waves[0], "times cos")
-    first, second = aten.chunk(t, x, [half, half])
+    straight = aten.mul(t, whole, waves[0], "times cos")
+    first, second = aten.chunk(t, whole, [half, half])
     negative = aten.unary(t, "neg", second)
     swapped = aten.cat(t, [negative, first], dims, "rotated half")
     t.end([first, second, negative])
@@ -55,7 +57,7 @@ def turned(f: Frame, x: int) -> int:
     total = aten.add(t, straight, crossed, "sum")
     t.end([straight, crossed])
     out = aten.cat(t, [total, rest], dims, "rotated")
-    t.end([x, total, rest, *waves])
+    t.end([x, whole, total, rest, *waves])
     return out
 
 

@@ -29,6 +29,7 @@ from trainledger.ledger.tape import EXTERNAL, Storage
 from trainledger.lines.line import Account
 from trainledger.lines.moments import BACKWARD, FORWARD, LOSS
 from trainledger.lines.stream import Segment
+from trainledger.model.operations_megatron import Looked
 from trainledger.plan.running import Recompute
 
 Ends = tuple[bool, int]  # whether the input was received; how many hold the arriving gradient besides the engine
@@ -61,13 +62,13 @@ class Walks:
         top = len(groups) - 1
         left = [self._leaves_graph(*group) and (at > 0 or chunk.first) for at, group in enumerate(groups)]
         opening = self._opening(int(left[0] if left else not chunk.closes)) if chunk.first else None
-        layers, gone = [], Counter[Storage]()
+        layers, away_now = [], Counter[Storage]()
         for at, (blocks, made) in enumerate(groups):
             lent = int(left[at + 1]) if at < top else int(not chunk.closes)
             ends = (not at and not (chunk.first and self.trains), lent)
             layers.append(self.layer(blocks, made, ends, left[at]))
-            gone.update(self._away.get((blocks, made, ends, left[at]), ()))
-        self.away.append(gone)
+            away_now.update(self._away.get((blocks, made, ends, left[at]), ()))
+        self.away.append(away_now)
         if mega_of(self.job).away:
             layers, self.hosted = hosted(layers, mega_of(self.job).away, self.job.book.lines, self.edges.hidden)
         received = not chunk.first and not layers
@@ -78,6 +79,10 @@ class Walks:
         every = [one for one in (opening, *layers, closing) if one is not None]
         if not every:
             return self._handed_on(chunk)
+        if chunk.first and groups and groups[0][1] and mega_of(self.job).spread and self._viewed():
+            gone = -self.edges.hidden - 1
+            every[1] = replace(every[1], forward=every[1].forward[:-1])
+            every[-1] = replace(every[-1], forward=(*every[-1].forward, gone))
         kept = (self.edges.hidden, self.edges.slope)
         marked = dict(zip(range(int(chunk.first), len(every)), left, strict=False))
         after = [released(one, kept) if marked.get(at) else one for at, one in enumerate(every)]
@@ -88,6 +93,12 @@ class Walks:
             if at
         }
         return Pass(*_segments(every), products, _segments(after))
+
+    def _viewed(self) -> bool:
+        """Whether the embedding's result is a view: its own tensor then outlives the part that is kept of it, until the
+        model's forward returns (megatron/core/utils.py, make_viewless_tensor)."""
+        setting, (looked,) = self.job.run.setting, (op.spec for op in self.job.model.prologue)
+        return isinstance(looked, Looked) and setting.batch == 1 and not (looked.dropout and setting.training)
 
     def _handed_on(self, chunk: Chunk) -> Pass:
         """A chunk without layers hands on a copy of what it received, and its gradient likewise.

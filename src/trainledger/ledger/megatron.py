@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 from trainledger.base.dims import Axis, Dim
 from trainledger.base.sources import Basis
@@ -24,7 +26,7 @@ from trainledger.ledger.mega_buffers import parameters_of, wrap_of
 from trainledger.ledger.mega_defer import drained, kept_lines, limit_of, put_off
 from trainledger.ledger.mega_engine import dummies, mask_line
 from trainledger.ledger.mega_evaluation import evaluation
-from trainledger.ledger.mega_flow import Flow
+from trainledger.ledger.mega_flow import Flow, Laned
 from trainledger.ledger.mega_forward import Gather
 from trainledger.ledger.mega_fsdp import Gathering, Shards, main_of, outer_of, sharded_of
 from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins
@@ -77,18 +79,24 @@ class Composer:
         self.before: tuple[object, ...] = ()  # with what the last step began
         self.last = slice(0)  # its segments
 
-    def add(self, moment: str, runs: Runs, lane: int = 0) -> None:
+    def add(self, moment: str, runs: Runs) -> None:
         """Runs of events of a moment, which is there even if nothing happens in it."""
         self.segments += [Segment(moment, ())] * (not runs)
-        self.segments += [Segment(moment, self.same.setdefault(one, one), repeat, lane) for one, repeat in runs]
+        self.segments += [Segment(moment, self.same.setdefault(one, one), repeat) for one, repeat in runs]
+
+    def pass_on(self, moment: str, events: Laned) -> None:
+        """What passes between stages in a moment."""
+        self.segments += [Segment(moment, ())] * (not events)
+        for lane, group in groupby(events, key=itemgetter(1)):
+            own = tuple(event for event, _ in group)
+            self.segments.append(Segment(moment, self.same.setdefault(own, own), 1, lane))
 
     def lane(self, action: Action) -> int:
         """The lane of a micro-batch in a chunk, where others are in flight."""
         return 1 + action.micro_batch * len(self.rank.chunks) + action.chunk if self.piped else 0
 
     def take(self, moment: str, segments: tuple[Segment, ...], made: Pass, thread: str, action: Action) -> None:
-        """A pass through a chunk; the first of each thread with one of PyTorch's own products makes cuBLAS's workspace,
-        the first backward what stands in for gradients."""
+        """A pass through a chunk, with what the first makes: cuBLAS's workspace, what stands in for gradients."""
         found = list(segments)
         if self.tables and action.chunk not in self.turned:
             self.turned.add(action.chunk)
@@ -135,23 +143,26 @@ class Composer:
                 moment, following = self.moment(step, action), order[at + 1]
                 ahead = not flow.plain and at and following.kind is not Kind.FORWARD
                 received = flow.before(following) if ahead and order[at - 1].kind is not Kind.FORWARD else ()
-                self.add(moment, [((*flow.entered(action), *received), 1)], self.lane(action))
+                self.pass_on(moment, (*flow.entered(action), *received))
                 self.take(moment, self._passed(action, made), made, FORWARD, action)
-                self.add(moment, [(flow.made(action), 1)])
+                self.pass_on(moment, flow.made(action))
                 continue
             moment = self.moment(step, action)
             there = not flow.plain and at > 1 and order[at - 1].kind is Kind.FORWARD
             received = () if there and order[at - 1 - 1].kind is not Kind.FORWARD else flow.before(action)
             begun = flow.begun()
-            self.add(moment, [((*begun, *received) if self.warm else (*received, *begun), 1)])
+            # names are bound anew before a gradient is received, but where it is exchanged for the output just made
+            early = self.warm or (at and order[at - 1].kind is not Kind.FORWARD)
+            self.pass_on(moment, (*begun, *received) if early else (*received, *begun))
             if left and chunks[action.chunk].last:
                 left -= 1
                 made = put_off(made, late[0][1])
                 waiting += drained(late[0][1])
                 flow.listed.append(action)
             self.take(moment, self._passed(action, made), made, BACKWARD, action)
-            self.add(moment, [(flow.left(action), 1)], self.lane(action))
-        self.add(self.moment(step, order[-1]), [((*flow.ended(), *waiting), 1)])
+            self.pass_on(moment, flow.left(action))
+        self.pass_on(self.moment(step, order[-1]), flow.ended())
+        self.add(self.moment(step, order[-1]), [(waiting, 1)])
 
     def moment(self, step: str, action: Action) -> str:
         """The moment of an action: all forwards or backwards of a step together, or one for each."""
@@ -216,7 +227,7 @@ def run_of(rank: Rank, updates: Updates, workspace: int, each: bool = False) -> 
     reports = Reports.of(rank)
     ways = (gather, gather and gather.first, gather and gather.again)
     passes, first, again = (_around(rank, made, each, reports) for each in ways)
-    flow = Flow([borders_of(job, chunk) for chunk in rank.chunks], rank.chunks)
+    flow = Flow([borders_of(job, chunk) for chunk in rank.chunks], rank.chunks, composer.lane)
     composer.add(in_part(STEPS[0], FORWARD), births(composer.once))
     for number, name in enumerate(STEPS if each else (*STEPS, *STEPS[1:] * SETTLED.steps)):
         composer.add(in_part(name, FORWARD), [*(deaths(states.copies()) if number else []), *reports.before()])
