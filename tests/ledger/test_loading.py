@@ -129,3 +129,21 @@ def test_biases_of_4_bit_layers_are_cast_for_good_as_these_first_run() -> None:
 
     assert dtypes("0.50.2") == ["bf16"]
     assert dtypes("0.49.2") == dtypes("0.50.2", "int8") == ["fp32"]
+
+
+def test_dora_makes_the_adapted_weight_for_its_norms_as_a_script_builds() -> None:
+    """The product of both factors takes cuBLAS's workspace, which stays; none is taken again in the first step."""
+    found = answer(None, kind="dora")
+    order = names(found)
+    product = next(at for at, name in enumerate(order) if name.endswith("product of factors"))
+    assert order[product + 1] == "cuBLAS workspace of one thread"
+    assert [name.rpartition(": ")[2] for name in order[product + 2 : product + 4]] == [
+        "scaled product",
+        "adapted weight",
+    ]
+    assert order[product + 4].endswith("lora_magnitude_vector.default.weight, as made")
+    lines = found.ledger.lines
+    work = next(at for at, line in enumerate(lines) if line.name == "cuBLAS workspace of one thread") + 1
+    assert sum(one.events.count(work) for one in found.ledger.segments if one.moment.endswith("step 1: forward")) == 0
+    left = {lines[at].name for at, _ in found.ledger.moments[-1].live}
+    assert not [name for name in left if "product" in name or "adapted weight" in name]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from trainledger.base.dims import Axis, Dim
+from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.code_read import MODELS
 from trainledger.facts.dtypes import FP16, FP32, DType
 from trainledger.facts.peft import ADAPTERS
@@ -27,8 +27,10 @@ from trainledger.lines.stream import EMPTY
 from trainledger.model.program import Packing, Role, Weight
 from trainledger.model.quantised import blocks_of, sides, tensors_of
 
+DOWN, MAGNITUDE = ".lora_A.", ".lora_magnitude_vector."  # in names of an adapter's weights
+PRODUCT = "product of factors"  # the end of the name of what a product makes while a model is built
 CODE = "code"  # the name of the table of codes among the tensors of a weight
-Cast = tuple[tuple[int, int], int]  # events of one parameter, and how many equal ones there are
+Cast = tuple[tuple[int, ...], int]  # events of one parameter, and how many equal ones there are
 Named = tuple[str, Weight, int]  # prefix of a weight's lines, the weight, and how many equal ones there are
 
 
@@ -57,7 +59,7 @@ def loaded(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType], pe
             if quantised is None:
                 first, *rest = _raised(book, one, packing, dtypes[one[1]])
                 events.append(first + 1)
-                pairs = [((to + 1, -old - 1), count) for old, to in pairwise((first, *rest))]
+                pairs: list[Cast] = [((to + 1, -old - 1), count) for old, to in pairwise((first, *rest))]
                 casts, late = casts + pairs[:1], late + pairs[1:]
             elif sides(one[1])[-1] == 1:
                 events += quantised
@@ -81,8 +83,8 @@ def adapted(book: Book, weights: Iterable[Named], dtypes: dict[Weight, DType], l
 def _tuned(book: Book, every: list[Named], dtypes: dict[Weight, DType], first: DType) -> Runs:
     """Adapters in the dtype `first`, of which those that are kept in fp32 are cast once all are made, or, where it is
     one of integers, as they are kept. Modules that are trained whole are copied after all adapters."""
-    made: list[tuple[int, int]] = []
-    casts: list[Cast] = []
+    made, casts = list[Cast](), list[Cast]()
+    inner: Dims = ()
     for one in sorted((one for one in every if one[1].tuned), key=lambda one: keeps_own(one[1])):
         prefix, weight, count = one
         raised = first.mantissa and first.bits < FP32.bits and dtypes[weight] == FP32
@@ -92,12 +94,28 @@ def _tuned(book: Book, every: list[Named], dtypes: dict[Weight, DType], first: D
             raw = book.made(Account.WEIGHTS, f"{prefix}{weight.name}, as made", weight.dims, how)
             casts += [((kept + 1, -raw - 1), count) for kept, _ in lines]
             lines = [(raw, count)]
-        made += lines
-    return [*births(made), *_cast(casts)]
+        before, after = _norms(book, one, inner, first if raised else dtypes[weight])
+        made += [((*before, line + 1, *after), copies) for line, copies in lines]
+        inner = weight.dims[1:] if DOWN in weight.name else inner
+    return [*_cast(made), *_cast(casts)]
+
+
+def _norms(book: Book, one: Named, inner: Dims, dtype: DType) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Around the birth of DoRA's magnitudes, which are norms of the adapted weight: births of the product of both
+    factors, of that scaled and of its sum with the layer's weight; nothing around other parameters.
+    Source: peft/tuners/lora/dora.py, update_layer, get_weight_norm (0.21.2)."""
+    prefix, weight, _ = one
+    if MAGNITUDE not in weight.name:
+        return (), ()
+    product, scaled, whole = (
+        book.tensor(Account.WEIGHTS, f"{prefix}{weight.name}: {name}", (*weight.dims, *inner), dtype, ADAPTERS) + 1
+        for name in (PRODUCT, "scaled product", "adapted weight")
+    )
+    return (product, scaled, whole, -scaled), (-product, -whole)
 
 
 def _cast(casts: list[Cast]) -> Runs:
-    """What is cast, layer by layer: the new tensor is there before the old one goes."""
+    """What is made or cast, layer by layer."""
     return [(tuple(e for pair, _ in group for e in pair), n) for n, group in groupby(casts, key=lambda one: one[1])]
 
 

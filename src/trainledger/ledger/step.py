@@ -20,6 +20,7 @@ from trainledger.ledger.buckets import broadcast_events, bucket_lines
 from trainledger.ledger.host_stepped import HostStepped
 from trainledger.ledger.layout import Layout, weights_of
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.loading import PRODUCT
 from trainledger.ledger.losses import CHUNKED, FUSED
 from trainledger.ledger.opening import Job
 from trainledger.ledger.updates import Parameter, Runs, births, clip_events, deaths, one_by_one, state_lines, whole_step
@@ -116,6 +117,7 @@ class _Steps:
             self._add(INIT, own.build())
             return
         self._add(INIT, built(self.layout))
+        self._multiplied()
         lines: list[tuple[int, int]] = []
         for account, dtype in ((Account.MASTER, extras.master), (Account.GRADIENTS, extras.main_gradients)):
             if dtype is not None:
@@ -137,10 +139,19 @@ class _Steps:
             self.states, self.temporaries = self._states()
             self._add(INIT, self.states)
 
+    def _multiplied(self) -> None:
+        """The workspace of products that are made while the model is built, of DoRA's factors."""
+        names = [line.name for line in self.job.book.lines]
+        made = {number + 1 for number, name in enumerate(names) if name.endswith(PRODUCT)}
+        segments = ((run, [at for at, one in enumerate(run, 1) if one in made]) for _, run, _, _ in self.segments)
+        products = {events: found[0] for events, found in segments if found}
+        self.warm = bool(products)
+        self.segments = with_workspace(self.segments, products, self.work)
+
     def beside(self, beside: Beside) -> None:
         """The weights of what runs beside the model, and its passes before training."""
         self._add(INIT, beside.weights)
-        self.warm = bool(beside.first)
+        self.warm = self.warm or bool(beside.first)
         self.segments += with_workspace(list(beside.first), beside.products, self.work)
 
     def _sent(self) -> list[tuple[DType, int]]:
