@@ -279,3 +279,15 @@ def test_a_layers_input_that_is_spread_stays_whole_where_the_embedding_made_a_vi
     assert one.index((True, "part of a layer's input")) + 1 != one.index(first)
     assert two.index((True, "part of a layer's input")) + 1 == two.index(first)
     assert [found for found in one if found in (first, last)][-1] == first
+
+
+def test_weights_go_as_their_buffer_is_made_and_come_layer_by_layer() -> None:
+    """Experts have a buffer of their own, which is made once the dense weights' own tensors are gone."""
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": HIDDEN, "num_hidden_layers": 2}
+    found = names(plan_of({**LLAMA, **experts}, parallel={"dp": 2, "ep": 2}), "init")
+    dense, expert = (False, "output_layer.weight"), (True, "weight buffer of experts")
+    assert found.index((True, "weight buffer")) < found.index(dense) < found.index(expert)
+    made = [name for born, name in found if born]
+    products = [name for name in made if name.endswith(("linear_qkv.weight", "local_experts.*.linear_fc1.weight"))]
+    first = [name.rpartition(".")[0].rpartition(".")[2] for name in products][: 2 * (1 + 2)]
+    assert first == ["linear_qkv", "linear_fc1", "linear_fc1"] * 2

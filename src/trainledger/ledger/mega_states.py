@@ -84,13 +84,14 @@ class States:
     def build(self) -> Runs:
         """Weights are built, gathered into buffers, and the optimizer's master weights are made of them."""
         own, moved = self._own(False), self._own(True)
+        own_of = {placed.name: (weight, placed) for weight, placed in self.weights}
         found = [*births(own), *((self._narrowed(line), count) for line, count in moved)]
         for buffer in self.buffers:
             if buffer.weight_bytes:
                 found += births([(self._buffer(Account.WEIGHTS, "weight buffer", buffer, buffer.weights), 1)])
             found += births([(self._buffer(Account.GRADIENTS, "gradient buffer", buffer, buffer.gradients), 1)])
-        if self.kept.buffered:
-            found += deaths([*own, *moved])
+            if self.kept.buffered:  # each weight's own tensor goes as it lies in the buffer
+                found += deaths([(self._line(own_of[one.parameter.name]), 1) for one in buffer.placed])
         if self.kept.master is not None:
             found.append((self._raised_up(self.kept.master), 1))
         return found
@@ -154,15 +155,16 @@ class States:
         return (wide + 1, line + 1, -wide - 1)
 
     def _own(self, moved: bool | None = None) -> Copies:
-        """Every weight's own tensor; `moved`: only of those that are built on the host, as torch.nn.Embedding is, or of
-        the others."""
-        counts: Counter[int] = Counter()
-        for weight, placed in self.weights:
-            if moved is not None and (weight.role is Role.POSITION) is not moved:
-                continue
-            made = Made(placed.stored or self.kept.weights, MODELS)
-            counts[self.book.made(Account.WEIGHTS, pattern(placed.name), weight.dims, made)] += 1
-        return list(counts.items())
+        """Every weight's own tensor, as they are built; `moved`: only of those that are built on the host, as
+        torch.nn.Embedding is, or of the others."""
+        return [
+            (self._line(one), 1) for one in self.weights if moved is None or (one[0].role is Role.POSITION) is moved
+        ]
+
+    def _line(self, one: tuple[Weight, Placed]) -> int:
+        weight, placed = one
+        made = Made(placed.stored or self.kept.weights, MODELS)
+        return self.book.made(Account.WEIGHTS, pattern(placed.name), weight.dims, made)
 
     def _buffer(self, account: Account, name: str, buffer: Buffer, dtype: DType) -> int:
         shown = f"{name} of experts" if buffer.expert else name
