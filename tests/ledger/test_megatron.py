@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from trainledger.answer.estimate import Estimate, estimate, states_of
 from trainledger.ledger.leaves import Leaves
+from trainledger.ledger.mega_composer import Composer
 from trainledger.ledger.mega_flow import Flow
 from trainledger.ledger.mega_order import fewest
 from trainledger.ledger.mega_pieces import Walks
-from trainledger.ledger.megatron import Composer, job_of
+from trainledger.ledger.megatron import job_of
 from trainledger.ledger.rank import rank_ledger
 from trainledger.model.build import model_of
 from trainledger.plan.read import read_plan
