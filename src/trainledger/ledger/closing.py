@@ -67,11 +67,9 @@ def closing_of(job: Job, opening: Opening, leaves: Leaves, ending: Ending, last:
     frame.names["h"] = source
     made = closing_program(frame, job.model, values, job.run.scoring)
     loss, logits = made.loss, made.outputs[0] if made.outputs else None
-    narrow = logits is not None and raises(job.run) and tape.dtype[logits] != FP32
-    raised = narrow or (logits is not None and job.run.scoring.shows is not None)
     held = bool(job.run.scoring.held)
     clones = logits is not None and job.run.software.clones and not held and not made.left
-    passes = raised or (clones and not job.run.keeps_logits)
+    passes = logits is not None and _passes(job, tape.dtype[logits], clones)
     results = made.outputs if job.run.keeps_logits or passes or held else ()
     tape.end([*frame.names.values(), *tape.cached.values()])
     lines = {
@@ -95,6 +93,13 @@ def closing_of(job: Job, opening: Opening, leaves: Leaves, ending: Ending, last:
     if not passes or logits is None:
         return Closing(walked, arriving, (first,), tuple(rest), walked.visits.bound, None, cloned=cloned)
     return Closing(walked, arriving, (first,), (), 0, None if tape.store[logits] in walked.held else output, 0, cloned)
+
+
+def _passes(job: Job, dtype: DType, clones: bool) -> bool:
+    """Whether logits of this dtype live past the loss for a copy, a log or a clone, and go then."""
+    run = job.run
+    raised = raises(run) and dtype != FP32
+    return raised or run.scoring.shows is not None or (clones and not run.keeps_logits)
 
 
 def _names(frame: Frame, results: tuple[int, ...]) -> list[str]:
