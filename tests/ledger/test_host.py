@@ -44,7 +44,7 @@ def test_the_device_keeps_the_first_input_and_the_last_while_the_model_runs() ->
 
 def test_a_layer_s_input_is_there_for_its_backward_alone() -> None:
     answer = found(True)
-    backwards = [name for name, _, _ in answer.ledger.segments if name.startswith("step 2: backward of layer")]
+    backwards = [one.moment for one in answer.ledger.segments if one.moment.startswith("step 2: backward of layer")]
     assert all(inputs(answer, name) <= 2 for name in backwards)
 
 

@@ -235,7 +235,7 @@ def test_experts_on_other_ranks_have_layers_gathered_one_ahead(ep: int, name: st
     ledger = estimate(plan_at(NEWEST, Degrees(1, ep, 1), {**QWEN, "num_hidden_layers": 4})).ledger
     names = [line.name for line in ledger.lines]
     alive, seen = Counter[int](), list[int]()
-    for moment, events, _ in ledger.segments:
+    for moment, events, _, _ in ledger.segments:
         for event in events:
             alive[abs(event) - 1] += 1 if event > 0 else -1
             if moment == "step 2: forward" and event > 0 and names[event - 1].endswith("tokens by expert"):
