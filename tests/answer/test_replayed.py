@@ -66,8 +66,8 @@ def test_repeats_of_the_last_step_end_once_one_takes_nothing_more(monkeypatch: p
     seen: list[int] = []
     original = Turned.run
 
-    def noted(self: Turned, events: Events) -> None:
-        original(self, events)
+    def noted(self: Turned, events: Events, lane: int = 0) -> None:
+        original(self, events, lane)
         seen.append(self.at)
 
     monkeypatch.setattr(Turned, "run", noted)

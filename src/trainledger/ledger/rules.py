@@ -290,7 +290,7 @@ def lower(frame: Frame, ops: tuple[Op, ...]) -> None:
         if not isinstance(op.spec, p.Looped | p.Tiled):  # which have calls of their own
             frame.calls.append(call_of(op, first, len(tape.prims)))
         gone = [names.pop(name) for name in op.drop]
-        late = late if outs else op.outs[0]
+        late = op.outs[0] if op.outs and not outs else late
         for name, value in zip(op.outs if outs else (), outs, strict=True):
             if name in names:
                 gone.append(names[name])
