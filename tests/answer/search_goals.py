@@ -21,7 +21,8 @@ EXPERTS: dict[str, Any] = {
 def template(model: dict[str, Any], framework: str = "megatron", **keys: Any) -> dict[str, Any]:
     """What a search of a model begins with under a framework."""
     given = space_of(framework).given
-    return {**given, "model": model, "stack": {**given["stack"], "framework": framework}, **keys}
+    stack = {**given["stack"], "framework": framework, **keys.get("stack", {})}
+    return {**given, "model": model, **keys, "stack": stack}
 
 
 def small(framework: str = "megatron", model: dict[str, Any] | None = None, devices: str = "8xrtx4090") -> Goal:
