@@ -67,3 +67,12 @@ def test_the_policy_and_8_bits_are_torchtitans_alone() -> None:
     with pytest.raises(InputError) as caught:
         check(plan_of(stack={"recompute": OP}, precision={"compute": "fp8"}))
     assert {"stack.recompute", "precision.compute"} <= {one.path for one in caught.value.problems}
+
+
+def test_degrees_that_cannot_be_are_refused_together() -> None:
+    parallel = {"strategy": "fsdp2", "tp": 3, "sp": True, "dp": 2, "world": 6}
+    plan = plan_of(QWEN, stack={"framework": "torchtitan", "versions": {}, "loss": "full-fp32"}, parallel=parallel)
+    with pytest.raises(InputError) as found:
+        check(plan)
+    assert [one.path for one in found.value.problems] == ["parallel.tp", "parallel.tp", "batch.sequence"]
+    assert all("The nearest that can is" in one.fix for one in found.value.problems)

@@ -60,7 +60,8 @@ def check(plan: Plan) -> None:
     found = [*_values(plan), *_recompute(plan), *_degrees(plan), *_parts(plan), *_sharding(plan), *_offload(plan)]
     found += [*framework_problems(plan), *colossal_problems(plan), *torchtitan_problems(plan)]
     found += [*preference_problems(plan), *acting]
-    raise_if([*found, *wrapping_problems(plan), *node_problems(plan)])
+    found += mesh_problems(plan) if plan.stack.framework == TORCHTITAN else ()
+    raise_if(tuple(dict.fromkeys([*found, *wrapping_problems(plan), *node_problems(plan)])))
 
 
 def check_model(plan: Plan, model: Model) -> None:

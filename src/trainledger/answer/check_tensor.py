@@ -41,7 +41,7 @@ def tensor_problems(plan: Plan) -> Iterator[Problem]:
         yield Problem(path, f"{found} with an adapter or quantised weights", "full training can be estimated so far")
     if plan.stack.kernels:
         yield Problem(path, f"{found} with kernels", "PyTorch's own operations can be spread")
-    if plan.parallel.sp and plan.batch.sequence % ranks.tp:
+    if plan.parallel.sp and plan.batch.sequence % ranks.tp and plan.stack.framework != TORCHTITAN:  # see check_mesh
         near = plan.batch.sequence // ranks.tp * ranks.tp
         allowed = f"a multiple of the {ranks.tp} ranks of tp is needed"
         yield Problem("batch.sequence", f"found {plan.batch.sequence}", allowed, f"Did you mean {near}?")
