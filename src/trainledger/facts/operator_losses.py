@@ -146,3 +146,48 @@ COMPILED_UNPAIRED = CompiledUnpaired(
         "0.5.4; torch 2.4.1 to 2.6.0 alike",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPolicy:
+    """Liger's policy loss over completions (GRPO, GSPO), one completion a chunk. `counts`: numbers of all tokens that
+    the mask leaves, which its program makes anew for each chunk."""
+
+    counts: int
+    source: Source
+
+
+COMPILED_POLICY = CompiledPolicy(
+    3,
+    Source(
+        "Liger-Kernel; PyTorch Inductor's program for it on CUDA",
+        "liger_kernel/chunked_loss/{fused_linear_ppo,grpo_loss}.py, test/chunked_loss/test_grpo_loss.py, "
+        "benchmark/scripts/benchmark_grpo_loss.py (commit 78125679); buffers of the generated call(), and PyTorch's "
+        "own allocator under both over a stand-in for the CUDA runtime",
+        "0.6.1; torch 2.7.1 and 2.14 alike",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCosine:
+    """Liger's distillation loss by the angle between both logits: `chunk` tokens at a time. The teacher's hidden states
+    are `teacher` times as wide as the student's."""
+
+    chunk: int
+    teacher: int
+    source: Source
+
+
+COMPILED_COSINE = CompiledCosine(
+    1024,
+    2,
+    Source(
+        "Liger-Kernel; PyTorch Inductor's program for it on CUDA",
+        "liger_kernel/chunked_loss/{fused_linear_distillation,cosine_similarity_loss}.py, test/utils.py "
+        "(HFDistillationLoss), test/chunked_loss/test_cosine_loss.py, benchmark/scripts/"
+        "benchmark_distill_cosine_loss.py (commit 08906d3d); buffers of the generated call(), and PyTorch's own "
+        "allocator under both over a stand-in for the CUDA runtime",
+        "0.5.10; torch 2.7.1",
+    ),
+)

@@ -79,5 +79,8 @@ HARNESSES: dict[str, Harness] = {
     "fused_linear_cpo_loss": Harness(2, False, _liger("cpo_loss", True), warm=True),
     "fused_linear_simpo_loss": Harness(2, False, _liger("simpo_loss", True), warm=True),
     "distill_jsd_loss": Harness(2, False, _liger("distill_jsd_loss", True), warm=True),
+    "fused_linear_grpo_loss_token": Harness(2, False, _liger("grpo_loss", True)),
+    "fused_linear_grpo_loss_sequence": Harness(2, False, _liger("grpo_loss", True)),
+    "distill_cosine_loss": Harness(2, False, _liger("distill_cosine_loss", True)),
     "kto_loss": Harness(2, False, _liger("kto_loss", True), warm=True),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainledger.ledger import (
+    operator_cosine,
     operator_distillation,
     operator_divergence,
     operator_embedding,
@@ -14,6 +15,7 @@ from trainledger.ledger import (
     operator_moe,
     operator_neighborhood,
     operator_norms,
+    operator_policy,
     operator_preferences,
     operator_rope,
     operator_sparse,
@@ -37,6 +39,8 @@ WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     **operator_divergence.WRITERS,
     **operator_preferences.WRITERS,
     **operator_unpaired.WRITERS,
+    **operator_policy.WRITERS,
     **operator_distillation.WRITERS,
+    **operator_cosine.WRITERS,
     **operator_vocab_parallel.WRITERS,
 }
