@@ -2,7 +2,8 @@
 
 Each repetition begins without a gradient; the sum of the tokens' losses is what backward starts from. Sources:
 liger_kernel/ops/vocab_parallel_cross_entropy.py and benchmark/scripts/benchmark_megatron_cross_entropy.py (80f19ad7);
-megatron/core/tensor_parallel/cross_entropy.py (0.16).
+megatron/core/tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py (0.16) and the buffers of the programs
+that PyTorch Inductor makes of its functions (2.7.1 and 2.14 alike).
 """
 
 from __future__ import annotations
@@ -53,13 +54,26 @@ def liger(run: OperatorRun) -> Written:
 def megatron(run: OperatorRun) -> Written:
     """Megatron's unfused one: a copy in fp32 becomes the softmax, then its own gradient, which the engine casts."""
     t, x = _inputs(run)
+    return _by_softmax(t, x, (), (Step(Code.GRAD, 0),))
+
+
+def fused(run: OperatorRun) -> Written:
+    """Megatron's fused one: its compiled functions write exponentials twice, and backward writes the gradient into a
+    copy of the softmax, then casts it itself."""
+    t, x = _inputs(run)
+    twice, copied = several(t, t.dims[x], FP32, "exponentials once more", "softmax that becomes the gradient")
+    return _by_softmax(t, x, (twice,), (*born(copied), Step(Code.GRAD, 0), *dead(copied)))
+
+
+def _by_softmax(t: Tape, x: int, work: tuple[int, ...], steps: tuple[Step, ...]) -> Written:
+    """The softmax in fp32 is kept, and which targets are this rank's; `work` lives while the exponentials are made."""
     rows = t.dims[x][:1]
     softmax = _made(t, "softmax in fp32", t.dims[x], (x,))
     mask, places = (t.fresh(rows, dtype, False, "targets of other ranks") for dtype in (BOOL, INT64))
-    t.run(Prim("targets", (), (mask, places), (), (), ()))
+    t.run(Prim("targets", (), (mask, places), (), (), work))
     losses = t.fresh(rows, FP32, True, "losses")
     kept = (softmax, mask, places)
-    t.run(Prim("vocab-parallel cross-entropy", (x,), (losses,), kept, (Step(Code.GRAD, 0),), ()))
+    t.run(Prim("vocab-parallel cross-entropy", (x,), (losses,), kept, steps, ()))
     t.end(kept)
     return _written(t, x, losses)
 
@@ -67,4 +81,5 @@ def megatron(run: OperatorRun) -> Written:
 WRITERS: dict[tuple[str, str], Callable[[OperatorRun], Written]] = {
     ("megatron_cross_entropy", "liger"): liger,
     ("megatron_cross_entropy", "megatron-unfused"): megatron,
+    ("megatron_cross_entropy", "megatron-fused"): fused,
 }
