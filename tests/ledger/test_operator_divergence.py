@@ -29,3 +29,14 @@ def test_a_single_chunk_holds_nothing_of_a_chunk_before() -> None:
     assert half is not None
     states, logits, losses = 4 * 2 * 1024, 6 * 2 * 1024, 4 * 1024
     assert whole - half == 32 * (states + logits + losses)
+
+
+def test_code_of_later_releases_is_not_known() -> None:
+    """0.4.0 makes logits in fp32 and the head's gradient of each chunk apart; the baseline is as it was."""
+    shape = {"H": 1024, "V": 1024, "BT": 64}
+    later = [
+        operator_peak(OperatorRun("fused_linear_jsd", one, shape, "bf16", release="0.4.0"))
+        for one in ("liger", "torch")
+    ]
+    assert later[0] is None
+    assert later[1] is not None

@@ -33,6 +33,25 @@ DISTRIBUTIONS = Distributions(
 
 
 @dataclass(frozen=True, slots=True)
+class FusedDivergence:
+    """Liger's head with the Jensen-Shannon divergence as it was measured, with logits in the weights' dtype. From
+    release `until` on they are fp32, and a chunk's part of the head's gradient is a tensor of its own."""
+
+    until: str
+    source: Source
+
+
+FUSED_DIVERGENCE = FusedDivergence(
+    "0.4.0",
+    Source(
+        "Liger-Kernel",
+        "liger_kernel/ops/fused_linear_jsd.py, fused_linear_jsd_forward (commits ff6650bb, ac2e8f45)",
+        "0.3.1 to 0.4.0",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledPreference:
     """Liger's chunked preference loss as Inductor compiles it: one pair of sequences a chunk.
 

@@ -17,6 +17,7 @@ class Harness:
     process that never made a gradient; otherwise every row is of forward and backward, whatever it is called.
     `single`: the peak is kept as MiB in a float32 tensor, and printed from it. `warm`: the script measured speed at
     every size first, so that blocks are cut from larger cached ones; otherwise large ones fill segments of their own.
+    `more`: the release from which on the process holds one module more.
     """
 
     modules: int
@@ -27,6 +28,7 @@ class Harness:
     modes: bool = False
     single: bool = True
     warm: bool = False
+    more: str = ""
 
 
 def _liger(name: str, read: bool = False) -> Source:
@@ -55,7 +57,8 @@ HARNESSES: dict[str, Harness] = {
     "megatron_rms_norm": Harness(1, False, _liger("megatron_rms_norm", True)),
     "fused_moe": Harness(1, True, _liger("fused_moe", True), modes=True),
     "megatron_swiglu": Harness(0, False, _liger("megatron_swiglu", True)),
-    "fused_linear_cross_entropy": Harness(2, False, _liger("fused_linear_cross_entropy"), warm=True),
+    # from 0.6.2 on there is one that accumulates in fp32 as well
+    "fused_linear_cross_entropy": Harness(2, False, _liger("fused_linear_cross_entropy"), warm=True, more="0.6.2"),
     "linear_cross_entropy": Harness(
         0,
         False,

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32
+from trainledger.facts.operator_losses import FUSED_DIVERGENCE
+from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
 from trainledger.ledger.fused_head import Shape, chunk_of
 from trainledger.ledger.losses_pairs import log_softmax
@@ -53,7 +55,12 @@ def apart(run: OperatorRun) -> Written:
 
 
 def fused(run: OperatorRun) -> Written:
-    """Liger's: the loss of every element in fp32, gradients of the student's states and weight made in forward."""
+    """Liger's: the loss of every element in fp32, gradients of the student's states and weight made in forward.
+
+    Raises ValueError for a release whose code is not the measured one.
+    """
+    if run.release and at_least(run.release, FUSED_DIVERGENCE.until):
+        raise ValueError(f"fused_linear_jsd: known before Liger {FUSED_DIVERGENCE.until}, not for {run.release}")
     t, states, weights = _inputs(run)
     (tokens, hidden), (vocab, _) = t.dims[states[0]], t.dims[weights[0]]
     kept = [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 from trainledger.base.dims import elements
 from trainledger.base.units import MIB
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.operator_runs import HARNESSES, Harness
+from trainledger.facts.versions import at_least
 from trainledger.ledger.engine import Backward
 from trainledger.ledger.operator_table import WRITERS
 from trainledger.ledger.operator_tools import workspace
@@ -34,6 +36,8 @@ def operator_peak(run: OperatorRun) -> int | None:
         written = writer(run)
     except (KeyError, TypeError, ValueError):
         return None  # the record does not say what the operator needs
+    if harness.more and run.release and at_least(run.release, harness.more):
+        harness = replace(harness, modules=harness.modules + 1)
     space = workspace(run.device, harness.architecture) if written.products else 0
     ahead, behind, saved = _walked(written, harness, run.metric == ABOVE_INPUTS, space)
     if run.metric == ABOVE_INPUTS:
