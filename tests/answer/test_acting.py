@@ -316,6 +316,19 @@ def test_a_critic_is_saved_beside_the_policy() -> None:
     assert found.total - own == pytest.approx(6 * total(valued(build(LLAMA))), rel=0.01)
 
 
+def test_models_of_roles_are_gathered_one_after_the_other_to_be_saved() -> None:
+    save = {"format": "fsdp-full"}
+    alone = made({"rollout": ENGINE}, "grpo", VERL, parallel=EIGHT, save=save)
+    both = made(PPO, "ppo", VERL, parallel=EIGHT, save=save)
+    whole = [
+        next(part.size.expected for part in one.parts if part.name.startswith("whole state dict"))
+        for answer in (alone, both)
+        for one in beside(answer).host
+        if one.name == "save"
+    ]
+    assert whole[0] == whole[1] > 0
+
+
 def test_a_critic_with_a_degree_of_its_own_lies_on_all_of_the_plan_s_devices() -> None:
     """Said as dp or as world, the plan's ranks are as many."""
     roles = {"critic": {"parallel": {"strategy": "hsdp", "shard": 4}}, "rollout": ENGINE}

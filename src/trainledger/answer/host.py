@@ -6,6 +6,7 @@ data set that is held in memory take is not counted: `node.used` says it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -241,9 +242,12 @@ def _logits(plan: Plan, model: Model, ranks: int) -> Iterator[Part]:
 
 
 def _saving(plan: Plan, written: Checkpoint, ranks: int) -> Iterator[Part]:
-    """What is gathered on the host, or staged there, before it is written."""
+    """What is gathered on the host, or staged there, before it is written: of several roles' models one at a time."""
     save, source = plan.save, written.format.source
-    states = sum(one.total for one in written.files if one.by == RANK_0 and one.what is Holds.OPTIMIZER)
+    sums = Counter[str]()
+    for one in written.files:
+        sums[one.role] += one.total if one.by == RANK_0 and one.what is Holds.OPTIMIZER else 0
+    states = max(sums.values(), default=0)
     if save is not None and save.asynchronous:
         yield _counted("copy of what a rank has of it, staged", written.staged, ranks, source)
     elif written.format.serialised or (written.format.together and (fsdp_of(plan) or plan.adapter)):
