@@ -181,8 +181,8 @@ COMPILED_POLICY = CompiledPolicy(
     Source(
         "Liger-Kernel; PyTorch Inductor's program for it on CUDA",
         "liger_kernel/chunked_loss/{fused_linear_ppo,grpo_loss}.py, test/chunked_loss/test_grpo_loss.py, "
-        "benchmark/scripts/benchmark_grpo_loss.py (commit 78125679); buffers of the generated call(), and PyTorch's "
-        "own allocator under both over a stand-in for the CUDA runtime",
+        "benchmark/scripts/benchmark_grpo_loss.py (commit 78125679); buffers of the generated call(), and what "
+        "both asked PyTorch's own allocator for",
         "0.6.1; torch 2.7.1 and 2.14 alike",
     ),
 )
@@ -205,8 +205,8 @@ COMPILED_COSINE = CompiledCosine(
         "Liger-Kernel; PyTorch Inductor's program for it on CUDA",
         "liger_kernel/chunked_loss/{fused_linear_distillation,cosine_similarity_loss}.py, test/utils.py "
         "(HFDistillationLoss), test/chunked_loss/test_cosine_loss.py, benchmark/scripts/"
-        "benchmark_distill_cosine_loss.py (commit 08906d3d); buffers of the generated call(), and PyTorch's own "
-        "allocator under both over a stand-in for the CUDA runtime",
+        "benchmark_distill_cosine_loss.py (commit 08906d3d); buffers of the generated call(), and what both "
+        "asked PyTorch's own allocator for",
         "0.5.10; torch 2.7.1",
     ),
 )

@@ -8,43 +8,24 @@ div_tensor_other_grad, norm_backward.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import FP32, INT64
+from trainledger.facts.dtypes import FP32
 from trainledger.facts.operator_losses import COMPILED_COSINE
 from trainledger.facts.operator_runs import HARNESSES
 from trainledger.ledger import aten
 from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.nn import flat_linear
-from trainledger.ledger.operator_tools import ONE, SCALAR, entry, parameter, payloads, several
+from trainledger.ledger.operator_chunks import compiled, handed_on, joined, sizes
+from trainledger.ledger.operator_distillation import COPIES, HEADS, Inputs, inputs_of
+from trainledger.ledger.operator_tools import ONE, SCALAR, parameter, payloads, several
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
-HEADS = ("student's", "teacher's")
-COPIES = ("drawn", "of the other implementation")  # of the student's hidden states, besides those that are trained on
-
-
-class Inputs(NamedTuple):
-    """Hidden states and head's weight of the student, of the teacher, and the targets."""
-
-    states: int
-    weight: int
-    seen: int
-    teacher: int
-    target: int
-
 
 def _inputs(run: OperatorRun) -> tuple[Tape, Inputs]:
-    t = run.tape()
-    tokens, vocab = Axis(Dim.TOKENS, run.size("BT")), Axis(Dim.VOCAB, run.size("V"))
-    wide = Axis(Dim.HIDDEN, run.size("H"))
-    narrow = Axis(Dim.HIDDEN, wide.size // COMPILED_COSINE.teacher)
-    states = entry(t, "student", (tokens, narrow), run.element)
-    weight = parameter(t, "student.weight", (vocab, narrow), run.element)
-    seen = entry(t, "teacher", (tokens, wide), run.element, False)
-    teacher = entry(t, "teacher.weight", (vocab, wide), run.element, False)
-    return t, Inputs(states, weight, seen, teacher, entry(t, "loss", (tokens,), INT64, False))
+    return inputs_of(run, COMPILED_COSINE.teacher, False)
 
 
 def _written(run: OperatorRun, t: Tape, ins: Inputs, loss: int, biases: tuple[int, ...] = ()) -> Written:
@@ -113,21 +94,14 @@ def _over_length(t: Tape, x: int, length: int) -> int:
 def chunked(run: OperatorRun) -> Written:
     """Liger's: a compiled function makes loss and gradients of some tokens at a time, in forward."""
     t, ins = _inputs(run)
-    tokens, hidden = t.dims[ins.states]
     bias = parameter(t, "student.bias", t.dims[ins.weight][:1], run.element) if run.shape["bias"] else None
     trained = [ins.weight] if bias is None else [ins.weight, bias]
     gradients = [t.fresh(t.dims[value], run.element, False, "gradient of the head") for value in trained]
     loss = t.fresh(SCALAR, FP32, True, "sum of losses")
     t.run(Prim("zeros", (), (*gradients, loss), (), (), ()))
-    size = -(-tokens.size // max(1, tokens.size // COMPILED_COSINE.chunk))  # as torch.chunk divides
-    made = [_chunk(t, ins, min(size, tokens.size - start), gradients) for start in range(0, tokens.size, size)]
-    joined = t.fresh((tokens, hidden), run.element, False, "gradient of the states")
-    t.run(Prim("cat", tuple(made), (joined,), (), (), ()))
-    kept = (joined, *gradients)
-    steps = tuple(Step(Code.TURN, at, t.store[value]) for at, value in enumerate(kept))
-    result = t.alias(loss)
-    t.run(Prim("chunks", (ins.states, *trained, loss), (result,), kept, steps, ()))
-    t.end([*kept, *made])
+    made = [_chunk(t, ins, size, gradients) for size in sizes(t.dims[ins.states][0].size, COMPILED_COSINE.chunk)]
+    pairs = ((ins.states, joined(t, ins.states, made)), *zip(trained, gradients, strict=True))
+    result = handed_on(t, loss, pairs, names=made)
     return _written(run, t, ins, result, tuple(trained[1:]))
 
 
@@ -136,9 +110,7 @@ def _chunk(t: Tape, ins: Inputs, size: int, gradients: list[int]) -> int:
     tokens, dtype = Axis(Dim.TOKENS, size), t.dtype[ins.weight]
     rows: Dims = (tokens, t.dims[ins.weight][0])
 
-    def made(kind: str, reads: tuple[int, ...], *values: int) -> int:
-        return t.run(Prim(kind, reads, values, (), (), ()))
-
+    made = partial(compiled, t)
     seen = made("mm", (ins.seen, ins.teacher), t.fresh(rows, dtype, False, "teacher's logits"))
     logits = made("mm", (ins.states, ins.weight), t.fresh(rows, dtype, False, "student's logits"))
     numbers = [t.fresh((tokens,), one, False, "of each token") for one in (dtype, FP32, FP32)]

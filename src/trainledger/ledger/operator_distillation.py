@@ -6,6 +6,7 @@ Sources: `COMPILED_DISTILLATION`, the code as of the measurement, which is older
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
@@ -16,10 +17,11 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
 from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.nn import flat_linear
+from trainledger.ledger.operator_chunks import compiled, handed_on, joined, sizes
 from trainledger.ledger.operator_losses import kl_of_logs, total
 from trainledger.ledger.operator_tools import SCALAR, entry, parameter, payloads
 from trainledger.ledger.operator_writers import OperatorRun, Written
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Prim, Tape
 
 HEADS = ("student's", "teacher's")
 COPIES = ("drawn", "of the other implementation")  # of the student's hidden states, besides those that are trained on
@@ -35,19 +37,26 @@ class Inputs(NamedTuple):
     target: int
 
 
+def inputs_of(run: OperatorRun, wider: int, trains: bool) -> tuple[Tape, Inputs]:
+    """A tape with these inputs: the teacher's hidden states are `wider` times as wide as the student's; `trains`: its
+    head has a gradient too."""
+    t = run.tape()
+    tokens, vocab = Axis(Dim.TOKENS, run.size("BT")), Axis(Dim.VOCAB, run.size("V"))
+    wide = Axis(Dim.HIDDEN, run.size("H"))
+    narrow = Axis(Dim.HIDDEN, wide.size // wider)
+    states = entry(t, "student", (tokens, narrow), run.element)
+    seen = entry(t, "teacher", (tokens, wide), run.element, False)
+    weight = parameter(t, "student.weight", (vocab, narrow), run.element)
+    name, dims = "teacher.weight", (vocab, wide)
+    teacher = parameter(t, name, dims, run.element) if trains else entry(t, name, dims, run.element, False)
+    return t, Inputs(states, weight, seen, teacher, entry(t, "loss", (tokens,), INT64, False))
+
+
 def _inputs(run: OperatorRun) -> tuple[Tape, Inputs]:
     """Raises ValueError for a release whose code is not the measured one."""
     if run.release and at_least(run.release, COMPILED_DISTILLATION.until):
         raise ValueError(f"distill_jsd_loss: known before Liger {COMPILED_DISTILLATION.until}, not for {run.release}")
-    t = run.tape()
-    tokens, vocab = Axis(Dim.TOKENS, run.size("BT")), Axis(Dim.VOCAB, run.size("V"))
-    wide = Axis(Dim.HIDDEN, run.size("H"))
-    narrow = Axis(Dim.HIDDEN, wide.size // COMPILED_DISTILLATION.teacher)
-    states = entry(t, "student", (tokens, narrow), run.element)
-    seen = entry(t, "teacher", (tokens, wide), run.element, False)
-    weight = parameter(t, "student.weight", (vocab, narrow), run.element)
-    teacher = parameter(t, "teacher.weight", (vocab, wide), run.element)
-    return t, Inputs(states, weight, seen, teacher, entry(t, "loss", (tokens,), INT64, False))
+    return inputs_of(run, COMPILED_DISTILLATION.teacher, True)
 
 
 def _given(run: OperatorRun, t: Tape, ins: Inputs) -> list[int]:
@@ -99,19 +108,13 @@ def _divergence(t: Tape, logits: list[int]) -> int:
 def chunked(run: OperatorRun) -> Written:
     """Liger's: a compiled function makes loss and gradients of some tokens at a time, in forward."""
     t, ins = _inputs(run)
-    tokens, hidden = t.dims[ins.states]
     gradient = t.fresh(t.dims[ins.weight], run.element, False, "gradient of the head")
     loss = t.fresh(SCALAR, FP32, True, "sum of losses")
     t.run(Prim("zeros", (), (gradient, loss), (), (), ()))
-    size = -(-tokens.size // max(1, tokens.size // COMPILED_DISTILLATION.chunk))  # as torch.chunk divides
-    made = [_chunk(t, ins, min(size, tokens.size - start), gradient) for start in range(0, tokens.size, size)]
-    joined = t.fresh((tokens, hidden), run.element, False, "gradient of the states")
-    t.run(Prim("cat", tuple(made), (joined,), (), (), ()))
-    kept = (joined, gradient)
-    steps = tuple(Step(Code.TURN, at, t.store[value]) for at, value in enumerate(kept))
-    result = t.alias(loss)
-    t.run(Prim("chunks", (ins.states, ins.weight, loss), (result,), kept, steps, ()))
-    t.end([*kept, *made])
+    chunks = sizes(t.dims[ins.states][0].size, COMPILED_DISTILLATION.chunk)
+    made = [_chunk(t, ins, size, gradient) for size in chunks]
+    gradients = ((ins.states, joined(t, ins.states, made)), (ins.weight, gradient))
+    result = handed_on(t, loss, gradients, names=made)
     # both modules' teachers, which have no gradients here
     given = (*payloads(t, *[ins.teacher] * HARNESSES[run.operator].modules), *_given(run, t, ins))
     return Written(t, (ins.states,), (ins.weight,), (result,), given, products=True)
@@ -122,9 +125,7 @@ def _chunk(t: Tape, ins: Inputs, size: int, gradient: int) -> int:
     tokens, vocab, dtype = Axis(Dim.TOKENS, size), t.dims[ins.weight][0], t.dtype[ins.weight]
     rows: Dims = (tokens, vocab)
 
-    def made(kind: str, reads: tuple[int, ...], *values: int) -> int:
-        return t.run(Prim(kind, reads, values, (), (), ()))
-
+    made = partial(compiled, t)
     logits = made("mm", (ins.states, ins.weight), t.fresh(rows, dtype, False, "student's logits"))
     scattered = made("scatter", (ins.target,), t.fresh(rows, FP32, False, "gradient of log-probabilities"))
     counts = [t.fresh(SCALAR, INT64, False, "labels that count") for _ in ("in the hard", "in the soft loss")]

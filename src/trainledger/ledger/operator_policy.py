@@ -7,6 +7,7 @@ Sources: `COMPILED_POLICY`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims
@@ -16,9 +17,10 @@ from trainledger.facts.operator_runs import HARNESSES
 from trainledger.ledger import aten
 from trainledger.ledger.losses_pairs import log_softmax
 from trainledger.ledger.nn import linear
+from trainledger.ledger.operator_chunks import compiled, handed_on, joined
 from trainledger.ledger.operator_tools import SCALAR, entry, parameter, payloads
 from trainledger.ledger.operator_writers import OperatorRun, Written
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Prim, Tape
 
 LEVELS = ("token", "sequence")
 METRICS = ("divergence", "share that is clipped")
@@ -93,14 +95,8 @@ def chunked(run: OperatorRun) -> Written:
     gradient = t.fresh(t.dims[ins.weight], run.element, False, "gradient of the head")
     t.run(Prim("zeros", (), (total, gradient, *(sums := _numbers(t, len(METRICS)))), (), (), ()))
     made = [_completion(t, ins, gradient) for _ in range(t.dims[ins.target][0].size)]
-    joined = t.fresh(t.dims[ins.states], run.element, False, "gradient of the states")
-    t.run(Prim("cat", tuple(made), (joined,), (), (), ()))
-    kept = (joined, gradient)
-    steps = tuple(Step(Code.TURN, at, t.store[value]) for at, value in enumerate(kept))
-    loss = t.alias(total)
-    t.run(Prim("chunks", (ins.states, ins.weight, total), (loss,), kept, steps, ()))
-    t.end([*kept, *made, *sums])
-    return _written(run, t, ins, loss)
+    gradients = ((ins.states, joined(t, ins.states, made)), (ins.weight, gradient))
+    return _written(run, t, ins, handed_on(t, total, gradients, names=(*made, *sums)))
 
 
 def _numbers(t: Tape, count: int) -> list[int]:
@@ -112,8 +108,7 @@ def _completion(t: Tape, ins: Inputs, gradient: int) -> int:
     length, dtype = t.dims[ins.target][1], t.dtype[ins.weight]
     rows: Dims = (length, t.dims[ins.weight][0])
 
-    def made(kind: str, reads: tuple[int, ...], *values: int) -> int:
-        return t.run(Prim(kind, reads, values, (), (), ()))
+    made = partial(compiled, t)
 
     def head(*factors: int) -> tuple[int, ...]:
         logits = made("mm", factors, t.fresh(rows, dtype, False, "logits"))

@@ -8,6 +8,7 @@ simpo}_loss.py, at the commits that added the measurements (02a168d1, 6b2fd02d, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
@@ -17,6 +18,7 @@ from trainledger.ledger import aten
 from trainledger.ledger.cross_entropy import torch_cross_entropy
 from trainledger.ledger.losses_pairs import log_softmax
 from trainledger.ledger.nn import linear
+from trainledger.ledger.operator_chunks import compiled, handed_on, joined
 from trainledger.ledger.operator_tools import SCALAR, entry, parameter
 from trainledger.ledger.operator_writers import OperatorRun, Written
 from trainledger.ledger.tape import Code, Prim, Step, Tape
@@ -126,13 +128,8 @@ def chunked(run: OperatorRun) -> Written:
         t.end(names)
         names = (states, target)
         made.append(_pair(t, row, (states, ins.weight), target))
-    joined = t.fresh(t.dims[ins.states], run.element, False, "gradient of the states")
-    t.run(Prim("cat", (), (joined,), (), (), ()))
-    kept = (joined, gradient)
-    loss = t.alias(total)
-    steps = tuple(Step(Code.TURN, at, t.store[value]) for at, value in enumerate(kept))
-    t.run(Prim("chunks", (ins.states, ins.weight, total), (loss,), kept, steps, ()))
-    t.end([*kept, *made, *names])
+    gradients = ((ins.states, joined(t, ins.states, made)), (ins.weight, gradient))
+    loss = handed_on(t, total, gradients, names=(*made, *names))
     return _written(t, ins, loss)
 
 
@@ -143,9 +140,7 @@ def _pair(t: Tape, row: CompiledPreference, factors: tuple[int, int], target: in
     tokens, dtype = Axis(Dim.TOKENS, t.dims[target][0].size * t.dims[target][1].size), t.dtype[states]
     rows: Dims = (tokens, t.dims[weight][0])
 
-    def made(kind: str, ins: tuple[int, ...], value: int) -> int:
-        return t.run(Prim(kind, ins, (value,), (), (), ()))
-
+    made = partial(compiled, t)
     logits = made("mm", factors, t.fresh(rows, dtype, False, "logits"))
     numbers = [t.fresh((tokens,), FP32, False, name) for name in ("largest logit", "logarithm of the sum")]
     t.run(Prim("log_softmax", (logits,), tuple(numbers), (), (), ()))

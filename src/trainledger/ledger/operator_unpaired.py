@@ -7,6 +7,7 @@ Sources: `COMPILED_UNPAIRED`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from trainledger.base.dims import Axis, Dim, Dims, elements
@@ -16,10 +17,11 @@ from trainledger.facts.operator_runs import HARNESSES
 from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
 from trainledger.ledger.nn import linear
+from trainledger.ledger.operator_chunks import compiled, handed_on, joined
 from trainledger.ledger.operator_preferences import label_means, pair_loss
 from trainledger.ledger.operator_tools import SCALAR, entry, parameter, payloads, several
 from trainledger.ledger.operator_writers import OperatorRun, Written
-from trainledger.ledger.tape import Code, Prim, Step, Tape
+from trainledger.ledger.tape import Prim, Tape
 
 SUMS = ("loss", "chosen rewards", "rejected rewards", "chosen log-probabilities", "rejected log-probabilities")
 
@@ -116,12 +118,8 @@ def chunked(run: OperatorRun) -> Written:
     t.run(Prim("zeros", (), (*gradients, total, *_sums(t, len(SUMS) + 1)), (), (), ()))
     sequences = t.dims[ins.target][0].size // COMPILED_UNPAIRED.chunk
     made = [_sequence(t, ins, gradients) for _ in range(sequences)]
-    joined = t.fresh(t.dims[ins.policy.states], run.element, False, "gradient of the states")
-    t.run(Prim("cat", tuple(made), (joined,), (), (), ()))
-    steps = tuple(Step(Code.TURN, at, t.store[value]) for at, value in enumerate(gradients))
-    loss = t.alias(total)
-    t.run(Prim("chunks", (*trained, total), (loss,), (joined, *gradients), steps, ()))
-    t.end([joined, *gradients, *made])
+    pairs = tuple(zip(trained, gradients, strict=True))
+    loss = handed_on(t, total, pairs, beside=(joined(t, ins.policy.states, made),), names=made)
     return _written(run, t, ins, loss)
 
 
@@ -135,8 +133,7 @@ def _sequence(t: Tape, ins: Inputs, gradients: list[int]) -> int:
     length, dtype = t.dims[target][1], t.dtype[policy.weight]
     rows: Dims = (length, t.dims[policy.weight][0])
 
-    def made(kind: str, reads: tuple[int, ...], *values: int) -> int:
-        return t.run(Prim(kind, reads, values, (), (), ()))
+    made = partial(compiled, t)
 
     def head(one: Head) -> tuple[int, ...]:
         logits = made("mm", one[:2], t.fresh(rows, dtype, False, "logits"))
