@@ -1,5 +1,6 @@
 # make test   a virtual environment with the test extras, then every check and every test
-# make check  the same checks and tests with the environment that is there (BIN=folder of its programs)
+# make check  the same checks and tests with the environment that is there (BIN=folder of its programs,
+#             JOBS=processes of the tests: as many as there are cores, at most eight, or 0 for none beside this one)
 # make bench  how long an estimate and the program's start take
 # make docs   docs/sources.md from the tables; docs/accuracy.md too with RECORDS=folder of run records
 # make clean  remove what these made
@@ -8,9 +9,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN ?= $(VENV)/bin
 RECORDS ?=
+JOBS ?= auto
 export PYTHONPATH := $(CURDIR)/src$(if $(PYTHONPATH),:$(PYTHONPATH))
 
-# Static checks first, then one run of pytest over these folders in this order, then any that are not named here.
+# Static checks first, then one run of pytest over these folders in this order, then any that are not named here. Each
+# process takes the next file, so that what a file's tests share is made once.
 ORDER := house base facts plan model lines allocator ledger evidence answer show importers api web witness \
          properties published records cli
 FOLDERS := $(patsubst tests/%/,%,$(wildcard tests/*/))
@@ -28,7 +31,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 check: static
-	$(BIN)/python -m pytest -q $(TESTS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile --benchmark-disable $(TESTS)
 
 static:
 	$(BIN)/ruff check .
