@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,15 +53,16 @@ def parse(text: str, layer: str = "", name: str = "sample.py") -> File:
     return File(f"{layer}/{name}" if layer else name, layer, text, ast.parse(text))
 
 
-def sources() -> list[File]:
-    """Every source file of the package."""
+@cache
+def sources() -> tuple[File, ...]:
+    """Every source file of the package, parsed once for all rules."""
     files = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).parts
         layer = parts[0] if len(parts) > 1 else ""
         text = path.read_text(encoding="utf-8")
         files.append(File("/".join(parts), layer, text, ast.parse(text)))
-    return files
+    return tuple(files)
 
 
 def at(file: File, node: ast.AST, what: str) -> Offence:
