@@ -74,6 +74,15 @@ def test_a_bias_of_its_own_is_summed_over_tokens_in_partial_sums() -> None:
     assert any("partial sums of blocks" in name and "mlp" in name for _, name in backward)
 
 
+def test_a_bias_that_the_product_adds_has_its_gradient_after_the_weight_s() -> None:
+    """A sum over tokens: its partial sums are there beside the gradients of both."""
+    backward = told(made({**GPT, **PLAIN}, device={"name": "h100-80gb"}), "step 1: backward")
+    weight, bias = (first(backward, True, f"gradient of self_attention.linear_qkv.{one}") for one in ("weight", "bias"))
+    sums = first(backward, True, "linear_qkv: partial sums of blocks")
+    gone = first(backward, False, "gradient of self_attention.linear_qkv.weight")
+    assert weight < bias < sums < gone
+
+
 @pytest.mark.parametrize(("strategy", "wanted"), [("megatron-distopt", "output_layer"), ("megatron-ddp", "embedding")])
 def test_states_appear_layer_by_layer(strategy: str, wanted: str) -> None:
     """In the order of the buffer, that of backward, or in that of the model."""

@@ -47,3 +47,13 @@ def test_entropies_are_made_in_the_update_alone() -> None:
     entropies = {at for at, line in enumerate(ledger.lines) if "entropies" in line.name}
     born = {one.moment for one in ledger.segments if any(event - 1 in entropies for event in one.events if event > 0)}
     assert {moment.partition(": ")[2] for moment in born} == {"loss"}
+
+
+def test_weights_of_pairs_are_one_more_result_of_the_fused_head() -> None:
+    """A number in fp32 for each token of both sequences, chosen and rejected."""
+    stack = {"versions": {"torch": "2.13.0", "trl": "1.16.0"}, "loss": "fused-linear"}
+    batch = {"micro_batch": 2, "sequence": 96}
+    for weighs, results in ((False, 4), (True, 5)):
+        plan = plan_of(task="dpo", batch=batch, stack={**stack, "options": {"use_weighting": weighs}})
+        lines = [one for one in estimate(plan).ledger.lines if one.name.startswith("loss: result of each token")]
+        assert [one.unit for one in lines] == [1536] * results  # 4 B x 4 sequences x 95 tokens, in blocks of 512 B

@@ -50,6 +50,14 @@ def test_kernels_that_hand_out_no_logits(stack: dict[str, Any]) -> None:
     assert scoring_of(sft("1.5.1", **stack)).shows is None
 
 
+def test_ranks_that_share_a_sequence_copy_nothing() -> None:
+    """Their labels are moved already, so that no logits are cut off."""
+    alone = sft("1.5.1")
+    shared = alone.model_copy(update={"parallel": alone.parallel.model_copy(update={"cp": 2})})
+    assert scoring_of(alone).shows is not None
+    assert scoring_of(shared).shows is None
+
+
 def test_other_tasks_and_trainers_have_no_such_log() -> None:
     assert scoring_of(sft("1.5.1", task="pretrain")).shows is None
     assert shown_of({"accelerate": "1.15.0"}) is None
