@@ -106,7 +106,8 @@ def test_the_most_layers_that_can_be_trained(share: float, more: tuple[Change, .
     needs = [estimate(planned(data, [last_layers(plan, count)])).verdict.need for count in (1, 8)]
     least, most = (need[2] for need in needs if need)
     data = with_changes(data, [Change("device.memory", round(least + share * (most - least)))])
-    limit = only(data, Knob.LAYERS_UNFROZEN)
+    found = fit(data, Wanted((Knob.LAYERS_UNFROZEN,)))
+    (limit,) = found.limits
     best, more_than = limit.found.best, limit.found.next
     assert best is not None
     assert more_than is not None
@@ -117,7 +118,7 @@ def test_the_most_layers_that_can_be_trained(share: float, more: tuple[Change, .
     kept = ["norm", "lm_head"] if "trainable" in data else []
     last = [f"model.layers.{at}" for at in range(8 - int(best.value), 8)]
     assert best.changes == (Change("trainable", [*kept, *last]),)
-    written = document(fit(data, Wanted((Knob.LAYERS_UNFROZEN,))))["limits"][0]
+    written = document(found)["limits"][0]
     assert written["set"] == {"trainable": [*kept, *last]}
     assert f"model.layers.{8 - int(best.value)}" in written["notes"][-1]
 
@@ -218,15 +219,23 @@ def test_the_smallest_degree_keeps_the_ranks() -> None:
         BASE,
         [Change("model", wide), Change("parallel", {"strategy": "fsdp2", "world": 8}), Change("stack.loss", "full")],
     )
-    limit = only(with_changes(data, [Change("device.memory", 2 * GIB)]), Knob.TP)
-    tried = [limit.found.best, limit.found.next]
-    for one in (trial for trial in tried if trial is not None and not trial.problem):
-        assert planned(data, one.changes).parallel.world == 8
-    assert limit.found.best is not None or limit.found.next is not None
+    data = with_changes(data, [Change("device.memory", 3500 * MIB)])
+    found = only(data, Knob.TP).found
+    best, less = found.best, found.next
+    assert best is not None
+    assert less is not None
+    assert (best.value, less.value) == (4, 2)
+    assert [planned(data, one.changes).parallel.world for one in (best, less)] == [8, 8]
+    assert outcome(data, best.changes) == "fits"
+    assert outcome(data, less.changes) != "fits"
 
 
-def test_a_frontier_falls_and_every_point_of_it_is_the_last() -> None:
-    found = fit(BASE, Wanted((Knob.SEQUENCE,), frontier=True))
+@pytest.fixture(scope="module")
+def found() -> Fit:
+    return fit(BASE, Wanted(frontier=True))
+
+
+def test_a_frontier_falls_and_every_point_of_it_is_the_last(found: Fit) -> None:
     values = [int(point.found.best.value) for point in found.frontier if point.found.best]
     assert len(values) == len(found.frontier) > 2
     assert values == sorted(values, reverse=True)
@@ -266,8 +275,7 @@ def shown(found: Fit) -> str:
     return "\n\n".join(plain(one) for one in sections(found, View()) if one.text or one.rows)
 
 
-def test_text_and_json_say_the_same() -> None:
-    found = fit(BASE, Wanted(frontier=True))
+def test_text_and_json_say_the_same(found: Fit) -> None:
     data, text = json.loads(json.dumps(document(found))), shown(found)
     for limit in data["limits"]:
         assert f"{limit['value']:,}" in text

@@ -10,7 +10,7 @@ import pytest
 
 from tests.answer.search_goals import published, small, template
 from trainledger.answer.search import Search, search
-from trainledger.answer.search_answer import How, Progress
+from trainledger.answer.search_answer import Answer, How, Progress
 from trainledger.answer.search_exact import Exact, exact_of, replayed
 from trainledger.answer.search_goal import Goal, goal_of, plan_of
 from trainledger.answer.search_recipes import recipes_of
@@ -21,6 +21,7 @@ from trainledger.facts.search_recipes import PUBLISHED, Published
 from trainledger.importers.search_template import template_of
 
 TOP, LIMIT = 3, 12
+Few = tuple[Answer, list[Progress], dict[str, Exact]]
 
 
 def of_published(run: Published) -> Search:
@@ -42,6 +43,14 @@ def goal_that_is_tight() -> Goal:
     return goal_of(template(keys, "deepspeed"), "8xrtx4090", 64, 4096)
 
 
+@pytest.fixture(scope="module")
+def few() -> Few:
+    """A small search, what it told of its progress, and its store."""
+    told: list[Progress] = []
+    store: dict[str, Exact] = {}
+    return search(small(), How(top=TOP, limit=LIMIT, report=told.append, store=store)), told, store
+
+
 def test_the_ranked_plans_are_the_fastest_that_fit() -> None:
     goal = goal_that_is_tight()
     found = search(goal, How(top=TOP))
@@ -60,17 +69,16 @@ def test_a_ranked_plan_says_what_estimate_says() -> None:
     assert best.exact == replayed(plan_of(goal, best.candidate))
 
 
-def test_the_front_falls_with_time() -> None:
-    found = search(small(), How(top=TOP, limit=LIMIT))
+def test_the_front_falls_with_time(few: Few) -> None:
+    found, *_ = few
     assert len(found.front) > 1
     for faster, slower in pairwise(found.front):
         assert faster.step <= slower.step
         assert faster.exact.device.expected > slower.exact.device.expected
 
 
-def test_progress_is_told_and_the_limit_kept() -> None:
-    told: list[Progress] = []
-    found = search(small(), How(top=TOP, limit=LIMIT, report=told.append))
+def test_progress_is_told_and_the_limit_kept(few: Few) -> None:
+    found, told, _ = few
     assert told[0].exact == 0
     assert told[0].candidates == found.counts.candidates
     assert found.counts.exact <= LIMIT
@@ -79,9 +87,8 @@ def test_progress_is_told_and_the_limit_kept() -> None:
     assert bests == sorted(bests, reverse=True)
 
 
-def test_what_the_store_has_is_not_estimated_again() -> None:
-    store: dict[str, Exact] = {}
-    first = search(small(), How(top=TOP, limit=LIMIT, store=store))
+def test_what_the_store_has_is_not_estimated_again(few: Few) -> None:
+    first, _, store = few
     size = len(store)
 
     def refuse(*given: object) -> list[Exact]:
