@@ -8,16 +8,18 @@ from typing import Any
 
 from trainledger.base.problems import Problem, nearest
 from trainledger.base.units import parse_count
+from trainledger.facts.option_nulls import null_means, null_taken
 from trainledger.facts.option_row import AUTO
 from trainledger.facts.options import OPTION_MAPS, Kind, Row, find_option, option_names
-from trainledger.plan.text import Path, dotted, shown
+from trainledger.plan.text import LEAVE_OUT, Path, dotted, shown
 
 
 def check_options(data: dict[str, Any]) -> Iterator[tuple[Path, Problem | None, Any]]:
     """Go through every entry of every free map of a raw plan.
 
     Yields (path, problem, value): a Problem when the name has no row or the value is not of its kind, else None with
-    the value as the ledger reads it (counts as whole numbers). Maps that are not mappings are left to the schema.
+    the value as the ledger reads it (counts as whole numbers; None: as if the key were left out). Maps that are not
+    mappings are left to the schema.
     """
     for place in OPTION_MAPS:
         section, key = place.split(".")
@@ -40,6 +42,8 @@ def _entries(
             yield here, Problem(dotted(here), "a name with a dot in it", "a mapping within the map is read", fix), None
         elif row is not None:
             yield here, *_value(here, row, value)
+        elif value is None and null_taken(place, name):
+            yield here, None, None
         elif isinstance(value, dict) and any(known.startswith(f"{name}.") for known in names):
             yield from _entries(place, here, value, f"{name}.")
         else:
@@ -61,11 +65,22 @@ def _entries(
 def _value(path: Path, row: Row, value: Any) -> tuple[Problem | None, Any]:
     if row.where == "stack.env" and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)  # an environment holds text: 0 and "0" are the same
+    if value is None:
+        return _null(path, row)
     read = _read(row.kind, value)
     if read is None and row.kind is not Kind.ANY:
         fix = "Put the value in quotes." if row.kind is Kind.TEXT and isinstance(value, int | float) else ""
         return Problem(dotted(path), shown(value), f"allowed is {row.kind}", fix), None
     return None, read
+
+
+def _null(path: Path, row: Row) -> tuple[Problem | None, Any]:
+    """What null says of an option: what its framework takes it for, else nothing."""
+    if null_taken(row.where, row.name):
+        return None, null_means(row.where, row.name)
+    if row.kind is Kind.ANY:
+        return None, None
+    return Problem(dotted(path), "null", f"allowed is {row.kind}", LEAVE_OUT), None
 
 
 def _read(kind: Kind, value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import takewhile
 from typing import Any
@@ -14,7 +15,7 @@ from trainledger.base.problems import MISSPELT, TYPED, Problem, nearest
 from trainledger.facts.options import OPTION_MAPS, option_names
 from trainledger.facts.plan_words import TRIED
 from trainledger.plan.schema import Plan
-from trainledger.plan.text import Path, dotted, shown
+from trainledger.plan.text import LEAVE_OUT, Path, dotted, shown
 
 _ALLOWED = {
     "bool_type": "allowed is true or false",
@@ -39,7 +40,16 @@ def problems_of(error: ValidationError) -> Iterator[tuple[Path, Problem]]:
     """Each error as (path within the plan, problem)."""
     for item in error.errors(include_url=False):
         path = tuple(part for part in item["loc"] if part != "[key]")
-        yield path, _problem(path, dict(item))
+        problem = _problem(path, dict(item))
+        yield path, replace(problem, fix=_filled(path)) if item["input"] is None and not problem.fix else problem
+
+
+def _filled(path: Path) -> str:
+    """What to do about a key that is null and may not be."""
+    section = _section(path[:-1])
+    fields = section.model_fields if section else {}
+    needed = {field.alias or name for name, field in fields.items() if field.is_required()}
+    return _SAID.get(dotted(path)) or ("Give it a value." if path[-1:] and path[-1] in needed else LEAVE_OUT)
 
 
 def _problem(path: Path, item: dict[str, Any]) -> Problem:

@@ -50,8 +50,10 @@ def read_plan(data: object, where: Where = nowhere) -> Plan:
     for section in NULL_MEANS_LEFT_OUT:
         _drop_null(clean, section)
     for path, problem, value in list(check_options(clean)):
-        if problem is None:
+        if problem is None and value is not None:
             _put(clean, path, value)
+        elif problem is None:
+            _remove(clean, path)
         else:
             problems.append((path, problem))
             _remove(clean, path)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from trainledger.facts.option_nulls import null_taken
 from trainledger.facts.options import OPTION_MAPS, Kind, find_option, option_names
 from trainledger.plan.acting import Roles
 from trainledger.plan.beyond import Evaluation, Lengths, Node, Save
@@ -109,7 +110,7 @@ def _property(schema: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
 
 def _allow_null(prop: dict[str, Any]) -> None:
     if "anyOf" in prop:
-        prop["anyOf"].append({"type": "null"})
+        prop["anyOf"] = [*prop["anyOf"], {"type": "null"}]
     elif "$ref" in prop:
         prop["anyOf"] = [{"$ref": prop.pop("$ref")}, {"type": "null"}]
     elif "enum" in prop:
@@ -131,18 +132,24 @@ _KIND_SCHEMA: dict[Kind, dict[str, Any]] = {
 }
 
 
+def _mapping(null: bool) -> dict[str, Any]:
+    return {"type": ["object", "null"] if null else "object", "properties": {}, "additionalProperties": False}
+
+
 def _option_schema(place: str) -> dict[str, Any]:
     top: dict[str, Any] = {"properties": {}, "additionalProperties": False}
     for name in option_names(place):
         row = find_option(place, name)
         if row is None:
             continue
-        part = top
+        part, inside = top, ""
         *outer, last = name.split(".")
         for key in outer:
-            part = part["properties"].setdefault(
-                key, {"type": "object", "properties": {}, "additionalProperties": False}
-            )
+            inside = f"{inside}.{key}" if inside else key
+            part = part["properties"].setdefault(key, _mapping(null_taken(place, inside)))
         effect = f"{row.effect}; {row.direction}" if row.direction else str(row.effect)
-        part["properties"][last] = {**_KIND_SCHEMA[row.kind], "description": f"Memory effect: {effect}. {row.source}"}
+        kind = dict(_KIND_SCHEMA[row.kind])
+        if kind and null_taken(place, name):
+            _allow_null(kind)
+        part["properties"][last] = {**kind, "description": f"Memory effect: {effect}. {row.source}"}
     return top

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from trainledger.facts.limits import SHOWN
 
 Path = tuple[str | int, ...]
+LEAVE_OUT = "Leave the key out, or give it a value."  # of a null that says nothing
 
 
 def shown(value: object) -> str:
