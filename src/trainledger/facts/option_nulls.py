@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainledger.base.sources import Source
-from trainledger.facts.options import ROWS
+from trainledger.facts.options import find_option, option_names
 from trainledger.facts.options_parallel import (
     ACCELERATE,
     DDP,
@@ -41,7 +41,8 @@ class Null:
 
     def __post_init__(self) -> None:
         for name in self.names:
-            if not any(place == self.where and f"{known}.".startswith(f"{name}.") for place, known in ROWS):
+            inside = find_option(self.where, name) or any(one.startswith(f"{name}.") for one in option_names(self.where))
+            if not inside:
                 raise ValueError(f"{self.where}.{name} is no option")
 
 
