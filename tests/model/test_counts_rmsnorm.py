@@ -14,7 +14,7 @@ from trainledger.model.program import Attention, Model
 TYPES = {
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "granite", "cohere",
     "cohere2", "glm", "glm4", "smollm3", "ministral3", "seed_oss", "ernie4_5", "olmo3", "exaone4", "arcee", "internlm3",
-    "gemma4_text",
+    "gemma4_text", "exaone",
 }  # fmt: skip
 
 TINY = {
@@ -63,6 +63,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "ernie4_5", **HEAD, "use_bias": True, "tie_word_embeddings": False},
     {"model_type": "olmo3", "attention_bias": True},
     {"model_type": "exaone4", **HEAD, "sliding_window_pattern": "LLLG", "layer_types": ["full_attention"] * 5},
+    {"model_type": "exaone", "attention_bias": True, "mlp_bias": True},
     {"model_type": "gemma4_text", **SMALL4},
     {"model_type": "gemma4_text", **SMALL4, "attention_bias": True, "tie_word_embeddings": False},
     {"model_type": "gemma4_text", **SMALL4, "attention_k_eq_v": True, "num_global_key_value_heads": 1},
@@ -181,3 +182,11 @@ def test_an_impossible_key_of_one_family_is_a_named_problem(config: dict[str, An
     with pytest.raises(InputError) as raised:
         build({**TINY, **config})
     assert f"model.{key}" in {problem.path for problem in raised.value.problems}
+
+
+def test_exaone_under_its_own_names() -> None:
+    plain = {"model_type": "exaone", **TINY}
+    named = {"model_type": "exaone", **TINY, "num_layers": 5, "activation_function": "gelu_new"}
+    del named["num_hidden_layers"]
+    own, other = build(named), build({**plain, "hidden_act": "gelu_new"})
+    assert own == other != build(plain)

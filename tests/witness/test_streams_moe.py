@@ -31,6 +31,7 @@ LLAMA4 = {
     "model_type": "llama4_text", **BASE, "head_dim": 32, "intermediate_size": 96, "intermediate_size_mlp": 320,
     "num_local_experts": 4,
 }  # fmt: skip
+GRANITE = {**BASE, "intermediate_size": 96, "num_local_experts": 8, "num_experts_per_tok": 2}
 LINEAR, FULL = ({"layer_types": [f"{kind}_attention"] * 3} for kind in ("linear", "full"))
 DELTA = {
     **BASE, "head_dim": 32, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32,
@@ -78,6 +79,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "llama4 dense, bare": {**LLAMA4, "moe_layers": [0], "no_rope_layers": [1, 0, 1]},
     "llama4 bare": {**LLAMA4, "num_key_value_heads": 4, "no_rope_layers": [1, 0, 1], "attn_temperature_tuning": False},
     "llama4 chunks": {**LLAMA4, "attention_chunk_size": 16},
+    "granite": {"model_type": "granitemoe", **GRANITE},
+    "granite shared": {"model_type": "granitemoeshared", **GRANITE, "shared_intermediate_size": 160},
     "olmoe": {"model_type": "olmoe", **ROUTED, "intermediate_size": 96},
 }
 SETTINGS: dict[str, dict[str, Any]] = {

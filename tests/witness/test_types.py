@@ -33,7 +33,9 @@ SHARED = {
     **DELTA, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96,
     "shared_expert_intermediate_size": 128,
 }  # fmt: skip
+GRANITE = {**BASE, "intermediate_size": 96, "num_local_experts": 8, "num_experts_per_tok": 2}
 TYPES: dict[str, dict[str, Any]] = {
+    "granitemoeshared": {**GRANITE, "shared_intermediate_size": 160},
     "qwen3_next": {**WIDE, **SHARED}, "qwen3_5_text": {**WIDE, **DELTA}, "qwen3_5_moe_text": {**BASE, **SHARED},
     "arcee": WIDE, "internlm3": WIDE,
     "ministral": WIDE, "ministral3": WIDE, "seed_oss": WIDE, "hunyuan_v1_dense": WIDE, "ernie4_5": WIDE,

@@ -53,6 +53,11 @@ ROWS: tuple[ModelType, ...] = (
         num_experts=256, num_experts_per_tok=8),
     row("qwen3_5_text", "qwen3_next", "qwen3_5", **_sizes(248320, 4096, 12288, 32, 16), **_DELTA,
         num_key_value_heads=4),
+    *(
+        row(name, "granite", **{**_sizes(32000, 4096, 11008, 32, 32), "attention_bias": False}, num_local_experts=8,
+            num_experts_per_tok=2, shared_intermediate_size=0)
+        for name in ("granitemoe", "granitemoeshared")
+    ),
     row("olmoe", "olmoe", **_sizes(50304, 2048, 2048, 16, 16), attention_bias=False, num_experts=64,
         num_experts_per_tok=8, norm_topk_prob=False),
     row("deepseek_v2", "deepseek", **_sizes(102400, 4096, 11008, 32, 32), **_MLA, mlp_bias=False,

@@ -39,6 +39,7 @@ _GLM = {
 ROWS: tuple[ModelType, ...] = (
     row("internlm3", "llama", **_sizes(128512, 4096, 10240, 48, 32), **_SILU, num_key_value_heads=2, head_dim=128,
         mlp_bias=False),
+    row("exaone", "llama", **_sizes(102400, 4096, 14336, 32, 32), **_SILU, num_key_value_heads=8, mlp_bias=False),
     row("arcee", "llama", **_sizes(32000, 2560, 18432, 32, 32), hidden_act="relu2", attention_bias=False,
         mlp_bias=False),
     row("mistral", "mistral", **_sizes(32000, 4096, 14336, 32, 32), num_key_value_heads=8, hidden_act="silu",

@@ -46,6 +46,11 @@ REGISTRATIONS: tuple[Registration, ...] = (
         _classes("{llama,qwen2,qwen3,gemma2,cohere,glm4,olmo2,phi,...}"),
     ),
     Registration(
+        ("granitemoe", "granitemoeshared"),
+        ("self_attn", "input_layernorm", "post_attention_layernorm", "block_sparse_moe", "shared_mlp"),
+        _classes("{granitemoe,granitemoeshared}"),
+    ),
+    Registration(
         ("qwen3_moe",),
         (
             "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn",

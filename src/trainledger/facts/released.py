@@ -40,6 +40,23 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("granitemoe", "granitemoeshared"), "5.18", "",
+        Source(
+            "Transformers Granite with experts",
+            "transformers/models/{granitemoe,granitemoeshared}/modeling_*.py: experts as grouped products (5.18.0 to "
+            "5.24.0; ParallelExperts up to 5.12.0)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
+        ("exaone",), "5.24", "",
+        Source(
+            "Transformers EXAONE",
+            "transformers/models/auto/modeling_auto.py: EXAONE runs as LlamaForCausalLM (5.24.0; not there in 5.22.0)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("llama4_text",), "4.56", "",
         Source("Transformers Llama 4", "transformers/models/llama4/modeling_llama4.py (4.51.3 to 5.24.0)", "5.24.0"),
     ),

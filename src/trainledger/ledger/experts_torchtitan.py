@@ -169,9 +169,9 @@ def experts(
     return rest
 
 
-def best_router(t: Tape, spec: p.BestRouter, x: int, weights: tuple[int, int]) -> list[int]:
+def best_router(t: Tape, spec: p.BestRouter, x: int, weight: int, bias: int | None) -> list[int]:
     """gpt-oss's: the scores of all experts, those of the chosen divided by their sum."""
-    return router(t, p.Router(spec.weight, spec.top_k, True, True), x, *weights)
+    return router(t, p.Router(spec.weight, spec.top_k, True, True), x, weight, bias)
 
 
 def clamped(t: Tape, ins: list[int], *weights: int, ranks: int = 1) -> int:

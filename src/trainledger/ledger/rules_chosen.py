@@ -59,7 +59,7 @@ def apply(f: Frame, spec: Chosen, ins: list[int]) -> list[int]:
     titan = f.software.framework == TORCHTITAN
     if isinstance(spec, p.BestRouter):
         router = experts_torchtitan.best_router if titan else sinks.best_router
-        return router(f.tape, spec, ins[0], (f.need(spec.weight), f.need(spec.bias)))
+        return router(f.tape, spec, ins[0], f.need(spec.weight), None if spec.bias is None else f.need(spec.bias))
     if titan:
         weights = [f.need(weight) for weight in spec.weights]
         return [experts_torchtitan.clamped(f.tape, ins, *weights, ranks=f.software.experts)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import BOOL, INT64
+from trainledger.facts.dtypes import BOOL, FP32, INT64
 from trainledger.ledger import aten, nn
 from trainledger.ledger.attention import repeated, scored, valued
 from trainledger.ledger.experts import Order, grouped, in_token_order, sorted_tokens, taken
@@ -49,15 +49,18 @@ def _largest(t: Tape, x: int, dims: Dims) -> int:
     return t.run(Prim("max", (x,), (out, place), (place,) if grad else (), aten.GRAD0, ()))
 
 
-def best_router(t: Tape, spec: p.BestRouter, x: int, weights: tuple[int, int]) -> list[int]:
+def best_router(t: Tape, spec: p.BestRouter, x: int, weight: int, bias: int | None) -> list[int]:
     """Logits, the scores of the chosen experts, and their numbers."""
-    weight, bias = weights
     slots = (*t.dims[x][:-1], Axis(Dim.SLOTS, spec.top_k))
     logits = nn.flat_linear(t, x, (*t.dims[x][:-1], t.dims[weight][0]), weight, bias)
+    if spec.high:
+        logits = aten.to(t, logits, FP32)
     grad = t.grad[logits]
     best, chosen = t.fresh(slots, t.dtype[logits], grad, "best logits"), t.fresh(slots, INT64, False, "chosen experts")
     t.run(Prim("topk", (logits,), (best, chosen), (chosen,) if grad else (), aten.GRAD0, ()))
     scores = aten.softmax(t, best, t.dtype[best])
+    if spec.high:
+        scores = aten.to(t, scores, t.dtype[x])
     t.end([best])
     return [logits, scores, chosen]
 

@@ -18,11 +18,13 @@ class SinkAttention(Attention):
 @dataclass(frozen=True, slots=True)
 class BestRouter:
     """A linear layer's `top_k` best logits and a softmax over these alone, in their dtype. Reads the hidden state;
-    leaves logits, scores and expert numbers."""
+    leaves logits, scores and expert numbers. `high`: logits are cast to fp32, and the scores back to the hidden state's
+    dtype (Granite)."""
 
     weight: Weight
-    bias: Weight
+    bias: Weight | None
     top_k: int
+    high: bool = False
 
 
 @dataclass(frozen=True, slots=True)

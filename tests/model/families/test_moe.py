@@ -47,6 +47,9 @@ CASES: dict[str, dict[str, Any]] = {
         "model_type": "qwen3_moe", **QWEN, "decoder_sparse_step": 2, "attention_bias": True,
         "tie_word_embeddings": True,
     },
+    "granite": {"model_type": "granitemoe", **BASE, "intermediate_size": 24, "num_local_experts": 4},
+    "granite shared": {"model_type": "granitemoeshared", **BASE, "intermediate_size": 24, "num_local_experts": 4,
+                       "shared_intermediate_size": 20, "attention_bias": True, "tie_word_embeddings": True},
     "olmoe": {"model_type": "olmoe", **BASE, "intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 3},
     "olmoe bias": {"model_type": "olmoe", **BASE, "intermediate_size": 24, "num_experts": 6, "attention_bias": True,
                    "num_experts_per_tok": 3},
@@ -121,6 +124,7 @@ def test_shared_width_in_either_key() -> None:
     [
         ({"model_type": "mixtral", "router_jitter_noise": 0.1}, "router_jitter_noise"),
         ({"model_type": "mixtral", "output_router_logits": True}, "output_router_logits"),
+        ({"model_type": "granitemoe", "output_router_logits": True}, "output_router_logits"),
         ({"model_type": "olmoe", "clip_qkv": 8.0}, "clip_qkv"),
         ({"model_type": "deepseek_v3", "num_key_value_heads": 8}, "num_key_value_heads"),
         ({**CASES["v2"], "n_shared_experts": 0}, "n_shared_experts"),
