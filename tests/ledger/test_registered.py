@@ -27,6 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
     "gemma2": SMALL, "gemma3_text": SMALL, "cohere": SMALL, "olmo2": SMALL, "glm4": PADDED, "granite": SMALL,
     "smollm3": PADDED, "starcoder2": SMALL, "phi": SMALL, "phi3": PADDED, "gpt2": GPT,
     "gpt_bigcode": GPT, "bert": BERT, "roberta": BERT, "xlm-roberta": UNTIED, "camembert": UNTIED,
+    "electra": {**UNTIED, "embedding_size": 24},
     "arcee": SMALL, "internlm3": SMALL,
     "ministral": HEADED, "ministral3": HEADED, "seed_oss": HEADED, "hunyuan_v1_dense": HEADED, "ernie4_5": HEADED,
     "olmo3": PADDED, "exaone4": HEADED, "glm4_moe": {**ROUTED, "use_qk_norm": True}, "dots1": ROUTED,
@@ -62,7 +63,7 @@ def test_the_order_is_that_of_the_real_class(kind: str) -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     config = transformers.AutoConfig.for_model(kind, **CASES[kind])
-    masked = kind in ("bert", "roberta", "xlm-roberta", "camembert")
+    masked = kind in ("bert", "roberta", "xlm-roberta", "camembert", "electra")
     maker = transformers.AutoModelForMaskedLM if masked else transformers.AutoModelForCausalLM
     with torch.device("meta"):
         real = maker.from_config(config)

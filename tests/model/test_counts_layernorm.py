@@ -12,7 +12,7 @@ from trainledger.model.counts import storages, total
 
 TYPES = ("gpt2", "gpt_bigcode", "gpt_neox", "opt", "phi", "starcoder2", "falcon", "bloom", "mpt", "gptj", "codegen",
          "stablelm", "persimmon", "nemotron", "olmo", "modernbert", "bert", "roberta",
-         "distilbert", "xlm-roberta", "camembert")  # fmt: skip
+         "distilbert", "xlm-roberta", "camembert", "electra")  # fmt: skip
 
 GPT: dict[str, Any] = {"vocab_size": 320, "n_positions": 64, "n_embd": 96, "n_layer": 3, "n_head": 4}
 TINY: dict[str, Any] = {
@@ -75,6 +75,10 @@ VARIANTS: list[dict[str, Any]] = [
       for kind, name in (("bert", "Bert"), ("roberta", "Roberta"))
       for head in ("MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")),
     {"model_type": "xlm-roberta", **ENCODER, "architectures": ["XLMRobertaForSequenceClassification"]},
+    {"model_type": "electra", **ENCODER, "embedding_size": 96},
+    {"model_type": "electra", **ENCODER, "tie_word_embeddings": False},
+    *({"model_type": "electra", **ENCODER, "embedding_size": 48, "architectures": [f"ElectraFor{head}"]}
+      for head in ("MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")),
     {"model_type": "bert", **ENCODER, "architectures": ["BertForPreTraining"]},
     {"model_type": "bert", **ENCODER, "architectures": ["BertForSequenceClassification"], "num_labels": 5},
 ]  # fmt: skip
@@ -85,7 +89,15 @@ def _real(config: dict[str, Any]) -> Any:
     transformers = pytest.importorskip("transformers")
     body = dict(config)
     named = (body.pop("architectures", None) or [None])[0]
-    encoder = body["model_type"] in ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "modernbert")
+    encoder = body["model_type"] in (
+        "bert",
+        "roberta",
+        "distilbert",
+        "xlm-roberta",
+        "camembert",
+        "modernbert",
+        "electra",
+    )
     made = transformers.AutoConfig.for_model(body.pop("model_type"), **body)
     with torch.device("meta"):
         if named:
@@ -146,6 +158,7 @@ def test_defaults_are_those_of_the_config_class(kind: str) -> None:
         ({"model_type": "bert", **ENCODER, "architectures": ["BertForDreams"]}, "architectures"),
         ({"model_type": "bert", **ENCODER, "architectures": 5}, "architectures"),
         ({"model_type": "roberta", **ENCODER, "architectures": ["RobertaForPreTraining"]}, "architectures"),
+        ({"model_type": "electra", **ENCODER, "architectures": ["ElectraForPreTraining"]}, "architectures"),
         ({"model_type": "distilbert", **DISTIL, "architectures": ["DistilBertModel"]}, "architectures"),
         ({"model_type": "modernbert", **MODERN, "architectures": ["ModernBertModel"]}, "architectures"),
         (

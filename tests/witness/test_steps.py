@@ -54,6 +54,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "roberta": {
         "model_type": "roberta", **WIDE, "max_position_embeddings": 66, "architectures": ["RobertaForMaskedLM"],
     },
+    "electra": {
+        "model_type": "electra", **WIDE, "embedding_size": 64, "max_position_embeddings": 64,
+        "architectures": ["ElectraForMaskedLM"],
+    },
     "distilbert": {
         "model_type": "distilbert", "vocab_size": 512, "dim": 128, "n_layers": 3, "n_heads": 4, "hidden_dim": 320,
         "max_position_embeddings": 64, "architectures": ["DistilBertForMaskedLM"],
@@ -84,7 +88,7 @@ CASES = [
     *((model, "pure", "full-reentrant", 1) for model in ("llama", "qwen3")),
     *((model, "mixed", "none", 1) for model in ("llama", "gpt2", "qwen3")),
     *((model, "mixed", "full", 1) for model in ("llama", "gemma", "phi", "gpt2")),
-    ("bert", "mixed", "full-reentrant", 1),
+    *((model, "mixed", "full-reentrant", 1) for model in ("bert", "electra")),
     ("gemma3", "mixed", "full", 1),
     *(
         (f"deepseek {one}", kind, how, 1)

@@ -39,6 +39,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "starcoder2": ("model.layers.", {"model_type": "starcoder2", **WIDE, "num_key_value_heads": 2, **DROPPED}),
     "starcoder2 without biases": ("model.layers.", {"model_type": "starcoder2", **WIDE, "use_bias": False}),
     "bert": ("bert.encoder.layer.", {**BERT, "model_type": "bert", "architectures": ["BertForMaskedLM"]}),
+    "electra": (
+        "electra.encoder.layer.",
+        {**BERT, "model_type": "electra", "embedding_size": 32, "architectures": ["ElectraForMaskedLM"]},
+    ),
     "distilbert": (
         "distilbert.transformer.layer.",
         {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "vocab_size": 512, "dim": 64,

@@ -98,4 +98,5 @@ ROWS: tuple[ModelType, ...] = (
     row("roberta", "bert", **_sizes(50265, 768, 12, 12), **_ENCODER),
     row("xlm-roberta", "bert", "xlm_roberta", **_sizes(30522, 768, 12, 12), **_ENCODER),
     row("camembert", "bert", **_sizes(30522, 768, 12, 12), **_ENCODER),
+    row("electra", "bert", **{**_sizes(30522, 256, 12, 4), **_ENCODER, "intermediate_size": 1024}, embedding_size=128),
 )  # fmt: skip

@@ -130,6 +130,15 @@ REGISTRATIONS: tuple[Registration, ...] = (
         _classes("bert"),
     ),
     Registration(
+        ("electra",),
+        (
+            "electra.embeddings.word", "electra.embeddings.position", "electra.embeddings.token_type",
+            "electra.embeddings.", "electra.embeddings_project", "generator_predictions.LayerNorm",
+            "generator_predictions", "generator_lm_head",
+        ),
+        _classes("electra"),
+    ),
+    Registration(
         ("roberta",),
         (
             "roberta.embeddings.word", "roberta.embeddings.token_type", "roberta.embeddings.LayerNorm",

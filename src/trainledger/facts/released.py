@@ -49,6 +49,10 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("electra",), "5.0", "",
+        Source("Transformers ELECTRA", "transformers/models/electra/modeling_electra.py (5.0.0 to 5.24.0)", "5.24.0"),
+    ),
+    ReleasedLayers(
         ("exaone",), "5.24", "",
         Source(
             "Transformers EXAONE",

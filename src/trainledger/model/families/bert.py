@@ -1,7 +1,8 @@
-"""BERT, RoBERTa and its kin: encoders that normalise after each residual connection, with the head of their class.
+"""BERT, RoBERTa and its kin, ELECTRA: encoders that normalise after each residual connection, with the head of their
+class.
 
-Sources: transformers/models/bert/modeling_bert.py and transformers/models/roberta/modeling_roberta.py (5.24.0):
-embeddings, BertLayer, BertPooler, BertLMPredictionHead, RobertaLMHead, RobertaClassificationHead.
+Sources: transformers/models/{bert,roberta,electra}/modeling_*.py (5.24.0): embeddings, BertLayer, BertPooler,
+BertLMPredictionHead, RobertaLMHead, RobertaClassificationHead, ElectraModel.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import INT64
 from trainledger.model.decoder import weights_of
-from trainledger.model.families.bert_heads import Place, head_of
+from trainledger.model.families.bert_heads import ELECTRA, Place, head_of
 from trainledger.model.keys import Keys
 from trainledger.model.layered import (
     Projections,
@@ -86,14 +87,18 @@ def build(keys: Keys) -> Model:
     hidden = axis(Dim.HIDDEN, keys.integer("hidden_size"))
     vocab = Axis(Dim.VOCAB, keys.integer("vocab_size"))
     name = f"{family}.embeddings"
-    words = table(f"{name}.word_embeddings", vocab, hidden)
-    types = table(f"{name}.token_type_embeddings", Axis(Dim.TYPES, keys.integer("type_vocab_size")), hidden)
+    width = axis(Dim.HIDDEN, keys.integer("embedding_size")) if family == ELECTRA else hidden
+    words = table(f"{name}.word_embeddings", vocab, width)
+    types = table(f"{name}.token_type_embeddings", Axis(Dim.TYPES, keys.integer("type_vocab_size")), width)
     rows = Axis(Dim.POSITIONS, keys.integer("max_position_embeddings"))
-    places = table(f"{name}.position_embeddings", rows, hidden, Role.POSITION)
+    places = table(f"{name}.position_embeddings", rows, width, Role.POSITION)
     prologue = _prologue(keys, name, (words, types, places))
+    if width != hidden:
+        wider = f"{family}.embeddings_project"
+        prologue = (*prologue, project(wider, linear(wider, width, hidden, bias=True), "h", "h"))
     ops = layer(keys, hidden)
     layers = tuple(range(keys.integer("num_hidden_layers")))
-    head, width = head_of(keys, Place(family, hidden, words))
+    head, classes = head_of(keys, Place(family, hidden, words))
     return Model(
         family=KIN[0] if kind in KIN else kind,
         handed=Handed(("mask",), positions=False),
@@ -102,7 +107,7 @@ def build(keys: Keys) -> Model:
         blocks=(Block(f"{family}.encoder.layer", ops, weights_of(ops), layers),),
         head=head,
         hidden=hidden[0],
-        vocab=width,
+        vocab=classes,
         buffers=tuple(
             Buffer(f"{name}.{kind}", (Axis(Dim.ONE, 1), rows), INT64) for kind in ("position_ids", "token_type_ids")
         ),

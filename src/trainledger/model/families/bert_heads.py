@@ -1,6 +1,6 @@
-"""The heads of BERT's and RoBERTa's classes, by the name in `architectures`.
+"""The heads of BERT's, RoBERTa's and ELECTRA's classes, by the name in `architectures`.
 
-Sources: transformers/models/bert/modeling_bert.py and transformers/models/roberta/modeling_roberta.py (5.24.0).
+Sources: transformers/models/{bert,roberta,electra}/modeling_*.py (5.24.0).
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from trainledger.model.parts import ACTIVATIONS, linear, project
 from trainledger.model.program import Act, ActKind, First, Head, Linear, Op, Role, Weight
 
 KINDS = ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
-SPOKEN = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}  # by type
+SPOKEN = {
+    "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert", "electra": "Electra",
+}  # by type  # fmt: skip
+ELECTRA = "electra"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,15 @@ def head_of(keys: Keys, place: Place) -> tuple[Head, int]:
         names = ", ".join(f"{spoken}{kind}" for kind in KINDS)
         keys.refuse("architectures", first, f"one of {names} is known")
         kind = "ForMaskedLM"
+    if kind == "ForMaskedLM" and place.family == ELECTRA:
+        return _generated(keys, place), place.words.dims[0].size
     if kind in ("ForMaskedLM", "ForPreTraining"):
         extra = () if kind == "ForMaskedLM" else _next_sentence(place)
         return _masked(keys, place, extra), place.words.dims[0].size
     labels = Axis(Dim.TYPES, labels_of(keys))
     if kind == "ForSequenceClassification":
-        ops = _pooled(keys, place, labels) if place.family == "bert" else _classified(keys, place, labels)
+        made = _pooled if place.family == "bert" else _classified
+        ops = made(keys, place, labels)
         return Head(ops, weights_of(ops), pooled=True), labels.size
     return _by_token(keys, place, labels, kind), labels.size
 
@@ -77,6 +83,23 @@ def _masked(keys: Keys, place: Place, extra: tuple[Weight, ...]) -> Head:
     return Head(ops, (*read, *(() if tied else (alone,)), *extra))
 
 
+def _generated(keys: Keys, place: Place) -> Head:
+    """ELECTRA's generator: down to the embedding's width, activation, norm, the vocabulary with an own bias."""
+    vocab, width = place.words.dims[:1], place.words.dims[1:]
+    name, outer = "generator_predictions", "generator_lm_head"
+    own = Weight(f"{outer}.weight", place.words.dims, Role.HEAD)
+    decoder = Linear(
+        place.words if keys.flag("tie_word_embeddings") else own, Weight(f"{outer}.bias", vocab, Role.BIAS)
+    )
+    ops = (
+        project(f"{name}.dense", linear(f"{name}.dense", place.hidden, width, bias=True), "h", "x"),
+        Op(f"{name}.activation", Act(ActKind.GELU), ("x",), ("x",), width),
+        layer_norm(f"{name}.LayerNorm", width, "x", "x"),
+        Op(outer, decoder, ("x",), ("logits",), vocab, ("x",)),
+    )
+    return Head(ops, tuple(weight for weight in weights_of(ops) if weight != place.words))
+
+
 def _next_sentence(place: Place) -> tuple[Weight, ...]:
     """Weights of the pooler and of the next-sentence head, which no operation here reads."""
     pooler = linear("bert.pooler.dense", place.hidden, place.hidden, bias=True)
@@ -102,14 +125,15 @@ def _pooled(keys: Keys, place: Place, labels: Axis) -> tuple[Op, ...]:
 
 
 def _classified(keys: Keys, place: Place, labels: Axis) -> tuple[Op, ...]:
-    """RoBERTa: the first token, dropout, a dense layer, tanh, dropout, the classifier."""
+    """RoBERTa and ELECTRA: the first token, dropout, a dense layer, tanh or GELU, dropout, the classifier."""
+    name, act = ("activation", ActKind.GELU) if place.family == ELECTRA else ("tanh", ActKind.TANH)
     dense = linear("classifier.dense", place.hidden, place.hidden, bias=True)
     out = linear("classifier.out_proj", place.hidden, (labels,), bias=True)
     return (
         Op("classifier.first", First(), ("h",), ("x",), place.hidden),
         dropped("classifier.dropout", _chance(keys), "x", place.hidden),
         project("classifier.dense", dense, "x", "x"),
-        Op("classifier.tanh", Act(ActKind.TANH), ("x",), ("x",), place.hidden),
+        Op(f"classifier.{name}", Act(act), ("x",), ("x",), place.hidden),
         dropped("classifier.dropout", _chance(keys), "x", place.hidden),
         project("classifier.out_proj", out, "x", "logits", ("x",)),
     )
