@@ -32,7 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
     "ministral": HEADED, "ministral3": HEADED, "seed_oss": HEADED, "hunyuan_v1_dense": HEADED, "ernie4_5": HEADED,
     "olmo3": PADDED, "exaone4": HEADED, "glm4_moe": {**ROUTED, "use_qk_norm": True}, "dots1": ROUTED,
     "solar_open": ROUTED, "minimax_m2": {**HEADED, "num_local_experts": 4, "num_experts_per_tok": 2},
-    "granitemoe": {**SMALL, "num_local_experts": 4}, "exaone": SMALL,
+    "lfm2": {**SMALL, "full_attn_idxs": [1]}, "granitemoe": {**SMALL, "num_local_experts": 4}, "exaone": SMALL,
     "granitemoeshared": {**SMALL, "num_local_experts": 4, "shared_intermediate_size": 40},
     "llama4_text": {**HEADED, "intermediate_size_mlp": 40, "num_local_experts": 4, "moe_layers": [0]},
     "gemma4_text": {**HEADED, "global_head_dim": 12, "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2,

@@ -14,7 +14,7 @@ from trainledger.model.program import Attention, Model
 TYPES = {
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "granite", "cohere",
     "cohere2", "glm", "glm4", "smollm3", "ministral3", "seed_oss", "ernie4_5", "olmo3", "exaone4", "arcee", "internlm3",
-    "gemma4_text", "exaone",
+    "gemma4_text", "exaone", "lfm2",
 }  # fmt: skip
 
 TINY = {
@@ -63,6 +63,17 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "ernie4_5", **HEAD, "use_bias": True, "tie_word_embeddings": False},
     {"model_type": "olmo3", "attention_bias": True},
     {"model_type": "exaone4", **HEAD, "sliding_window_pattern": "LLLG", "layer_types": ["full_attention"] * 5},
+    {"model_type": "lfm2", "full_attn_idxs": [1, 4]},
+    {
+        "model_type": "lfm2",
+        "layer_types": ["conv", "full_attention", "conv", "conv", "conv"],
+        "tie_embedding": False,
+        "block_multiple_of": 48,
+        "block_ffn_dim_multiplier": 1.5,
+        "block_ff_dim": 200,
+        "conv_L_cache": 4,
+    },
+    {"model_type": "lfm2", "block_auto_adjust_ff_dim": False},
     {"model_type": "exaone", "attention_bias": True, "mlp_bias": True},
     {"model_type": "gemma4_text", **SMALL4},
     {"model_type": "gemma4_text", **SMALL4, "attention_bias": True, "tie_word_embeddings": False},

@@ -109,3 +109,9 @@ def test_megatrons_own_model_caches_as_much(name: str) -> None:
     )  # fmt: skip
     assert plan.keys()["model_type"] == "megatron-gpt"
     assert Cache(cached(build(plan.keys())), BF16).per_token == PER_TOKEN[name]
+
+
+def test_short_convolutions_cache_their_last_tokens() -> None:
+    found = Cache(cached(build({"model_type": "lfm2", "full_attn_idxs": [2, 5]})), BF16)
+    assert found.per_token == 2 * 2 * 8 * 80 * 2
+    assert found.sequence(0) == 30 * 2 * 2560 * 2

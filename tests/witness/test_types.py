@@ -17,6 +17,7 @@ BASE = {
     "head_dim": 96, "pad_token_id": None,
 }  # fmt: skip
 WIDE = {**BASE, "intermediate_size": 640}
+SHORT = {key: size for key, size in WIDE.items() if key != "head_dim"}
 ROUTED = {
     **WIDE, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 96,
     "n_shared_experts": 1, "first_k_dense_replace": 1,
@@ -37,7 +38,7 @@ GRANITE = {**BASE, "intermediate_size": 96, "num_local_experts": 8, "num_experts
 TYPES: dict[str, dict[str, Any]] = {
     "granitemoeshared": {**GRANITE, "shared_intermediate_size": 160},
     "qwen3_next": {**WIDE, **SHARED}, "qwen3_5_text": {**WIDE, **DELTA}, "qwen3_5_moe_text": {**BASE, **SHARED},
-    "arcee": WIDE, "internlm3": WIDE,
+    "lfm2": {**SHORT, "full_attn_idxs": [2, 4], "block_multiple_of": 32}, "arcee": WIDE, "internlm3": WIDE,
     "ministral": WIDE, "ministral3": WIDE, "seed_oss": WIDE, "hunyuan_v1_dense": WIDE, "ernie4_5": WIDE,
     "olmo3": {**WIDE, "sliding_window": 64}, "exaone4": {**WIDE, "sliding_window": 64}, "glm4_moe": ROUTED,
     "dots1": ROUTED, "solar_open": ROUTED,
@@ -67,9 +68,10 @@ def test_phases_agree(kind: str, stack: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_taps_and_decays_go_with_norms() -> None:
-    """Preparing a quantised model casts all that is not packed to fp32, the convolution of linear attention too."""
-    compared("qwen3_5_text", "sdpa", "none", KBIT, True)
+@pytest.mark.parametrize(("kind", "autocast"), [("qwen3_5_text", False), ("lfm2", True)])
+def test_taps_and_decays_go_with_norms(kind: str, autocast: bool) -> None:
+    """Preparing a quantised model casts all that is not packed to fp32, convolutions over time too."""
+    compared(kind, "sdpa", "none", {**KBIT, "autocast": autocast}, True)
 
 
 def compared(kind: str, attention: str, recompute: str, precision: dict[str, Any], adapted: bool) -> None:

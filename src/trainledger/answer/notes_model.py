@@ -10,7 +10,7 @@ from trainledger.facts.dtypes import DTYPES
 from trainledger.facts.linear_attention import CONVOLUTION, RULE
 from trainledger.facts.towers import BESIDE
 from trainledger.model.families.deepseek import KIMI, THIRD
-from trainledger.model.operations_linear import DeltaRule
+from trainledger.model.operations_linear import CausalConv, DeltaRule
 from trainledger.model.program import Model
 from trainledger.model.towers import layers_of
 from trainledger.plan.schema import Plan
@@ -18,8 +18,9 @@ from trainledger.plan.schema import Plan
 
 def model_notes(plan: Plan, model: Model) -> Iterator[str]:
     """What a type is estimated as, where that is another, and which code its layers are taken to run."""
-    if any(isinstance(op.spec, DeltaRule) for block in model.blocks for op in block.ops):
-        yield _linear(plan)
+    specs = [op.spec for block in model.blocks for op in block.ops]
+    if any(isinstance(spec, CausalConv) for spec in specs):
+        yield _linear(plan, any(isinstance(spec, DeltaRule) for spec in specs))
     if plan.keys().get("model_type") == KIMI:
         yield (
             f"model.model_type: {KIMI} is estimated as {THIRD}, as which Transformers loads it inside Kimi K2.5; it "
@@ -27,18 +28,20 @@ def model_notes(plan: Plan, model: Model) -> Iterator[str]:
         )
 
 
-def _linear(plan: Plan) -> str:
-    """Which code runs linear attention, and what the other would change."""
-    packages = (RULE.packages[0], CONVOLUTION.packages[0])
-    there = [any(plan.stack.versions.get(name) for name in one.packages) for one in (RULE, CONVOLUTION)]
+def _linear(plan: Plan, attends: bool) -> str:
+    """Which code runs linear attention (where it `attends`) and convolutions over time, and what the other would
+    change."""
+    runs, what = ((RULE, CONVOLUTION), "linear attention is") if attends else ((CONVOLUTION,), "convolutions are")
+    packages = tuple(one.packages[0] for one in runs)
+    there = [any(plan.stack.versions.get(name) for name in one.packages) for one in runs]
     counted = [name for name, has in zip(packages, there, strict=True) if has]
     missing = [name for name, has in zip(packages, there, strict=True) if not has]
     if not missing:
-        return f"model.model_type: linear attention is counted by the kernels of {' and '.join(counted)}"
+        return f"model.model_type: {what} counted by the kernels of {' and '.join(counted)}"
     other = f"{', the rest by' if counted else ''} Transformers' own PyTorch code, for want of {' and '.join(missing)}"
     kernels = f" the kernels of {' and '.join(counted)}" if counted else ""
     return (
-        f"model.model_type: linear attention is counted by{kernels}{other}: its layers keep less where that is "
+        f"model.model_type: {what} counted by{kernels}{other}: its layers keep less where that is "
         f"installed, as stack.versions says with a release of it"
     )
 

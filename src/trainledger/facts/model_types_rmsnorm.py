@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from trainledger.base.sources import Source
 from trainledger.facts.model_type_row import ModelType, row
 
 
@@ -35,6 +37,18 @@ _GLM = {
     **_sizes(151552, 4096, 13696, 40, 32), "num_key_value_heads": 2, "head_dim": 128, "hidden_act": "silu",
     "attention_bias": True, "partial_rotary_factor": 0.5,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share that is written in a family's code: `parts` of `of`."""
+
+    parts: int
+    of: int
+    source: Source
+
+
+LFM2_WIDTH = Share(2, 3, Source("Transformers model code", "models/lfm2/modeling_lfm2.py: Lfm2MLP", "5.24.0"))
 
 ROWS: tuple[ModelType, ...] = (
     row("internlm3", "llama", **_sizes(128512, 4096, 10240, 48, 32), **_SILU, num_key_value_heads=2, head_dim=128,
@@ -79,6 +93,9 @@ ROWS: tuple[ModelType, ...] = (
     row("exaone4", "olmo2", **_sizes(102400, 4096, 16384, 32, 32), **_SILU, num_key_value_heads=32,
         sliding_window=4096, sliding_window_pattern=4),
     row("granite", "granite", **_sizes(32000, 4096, 11008, 32, 32), **_SILU, mlp_bias=False),
+    row("lfm2", "lfm2", **{**_sizes(65536, 2560, 12288, 32, 32), "tie_word_embeddings": True}, num_key_value_heads=8,
+        conv_bias=False, conv_L_cache=3, block_multiple_of=256, block_ffn_dim_multiplier=1.0,
+        block_auto_adjust_ff_dim=True),
     row("cohere", "cohere", **_COHERE, use_qk_norm=False),
     row("cohere2", "cohere", **_COHERE, sliding_window=4096, sliding_window_pattern=4),
     row("glm", "glm", **_GLM),

@@ -51,6 +51,15 @@ REGISTRATIONS: tuple[Registration, ...] = (
         _classes("{granitemoe,granitemoeshared}"),
     ),
     Registration(
+        ("lfm2",),
+        (
+            "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj", "self_attn",
+            "conv.conv", "conv.in_proj", "conv.out_proj", "feed_forward.w1", "feed_forward.w3", "feed_forward.w2",
+            "operator_norm", "ffn_norm",
+        ),
+        _classes("lfm2"),
+    ),
+    Registration(
         ("qwen3_moe",),
         (
             "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn",

@@ -49,6 +49,14 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("lfm2",), "5.18", "",
+        Source(
+            "Transformers LFM2",
+            "transformers/models/lfm2/modeling_lfm2.py: one convolution for all kernels (5.18.0 to 5.24.0, not 5.12.0)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("electra",), "5.0", "",
         Source("Transformers ELECTRA", "transformers/models/electra/modeling_electra.py (5.0.0 to 5.24.0)", "5.24.0"),
     ),

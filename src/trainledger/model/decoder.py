@@ -145,13 +145,15 @@ def grouped(
 @dataclass(frozen=True, slots=True)
 class Trunk:
     """What stands around the blocks: the last norm, what follows the embedding lookup (`h`) and the head (`logits`),
-    buffers, and masks that the forward makes in any case."""
+    buffers, masks that the forward makes in any case, the last norm's name, and keys that tie the head."""
 
     norm: NormKind = NormKind.RMS
     embedded: tuple[Op, ...] = ()
     headed: tuple[Op, ...] = ()
     buffers: tuple[Buffer, ...] = ()
     masks: tuple[str, ...] = ()
+    final: str = "model.norm"
+    tied: tuple[str, ...] = ("tie_word_embeddings",)
 
 
 def decoder(keys: Keys, family: str, blocks: tuple[Block, ...], rotary: Rotary, trunk: Trunk) -> Model:
@@ -159,12 +161,12 @@ def decoder(keys: Keys, family: str, blocks: tuple[Block, ...], rotary: Rotary, 
     hidden = axis(Dim.HIDDEN, keys.integer("hidden_size"))
     vocab = keys.integer("vocab_size")
     table = Weight("model.embed_tokens.weight", (Axis(Dim.VOCAB, vocab), *hidden), Role.EMBEDDING)
-    tied = keys.flag("tie_word_embeddings")
+    tied = keys.flag(*trunk.tied)
     out = Weight("lm_head.weight", table.dims, Role.HEAD, tied=tied)
-    final = norm("model.norm", hidden, trunk.norm)
+    final = norm(trunk.final, hidden, trunk.norm)
     logits = Op("lm_head", Linear(table if tied else out), ("h",), ("logits",), axis(Dim.VOCAB, vocab))
     head = Head(
-        (Op("model.norm", final, ("h",), ("h",), hidden), logits, *trunk.headed),
+        (Op(trunk.final, final, ("h",), ("h",), hidden), logits, *trunk.headed),
         tuple(weight for weight in (final.weight, None if tied else out) if weight is not None),
     )
     lookup = Op("model.embed_tokens", Embed(table), ("input_ids",), ("h",), hidden)

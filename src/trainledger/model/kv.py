@@ -85,20 +85,25 @@ def cached(model: Model) -> tuple[Cached, ...]:
 
 
 def state_of(block: Block) -> tuple[int, int]:
-    """Elements of one sequence's state in a layer of linear attention: of past tokens that its convolution reads, and
-    of the matrices of its heads; none in other layers."""
+    """Elements of one sequence's state in a layer with a convolution over time: of past tokens that it reads, and of
+    the matrices of the heads of linear attention; none in other layers."""
     conv = next((op.spec for op in block.ops if isinstance(op.spec, CausalConv)), None)
     rule = next((op.spec for op in block.ops if isinstance(op.spec, DeltaRule)), None)
-    if conv is None or rule is None:
+    if conv is None:
         return 0, 0
     channels, _, taps = conv.weight.dims
+    past = channels.size * (taps.size - 1)
+    if rule is None:
+        return past, 0
     heads = rule.heads
-    return channels.size * (taps.size - 1), heads.values * heads.key_width * heads.value_width
+    return past, heads.values * heads.key_width * heads.value_width
 
 
 def _of(model: Model, block: Block) -> Key:
     if any(state := state_of(block)):
-        rule = next(op.spec for op in block.ops if isinstance(op.spec, DeltaRule))
+        rule = next((op.spec for op in block.ops if isinstance(op.spec, DeltaRule)), None)
+        if rule is None:
+            return 0, 0, 0, 1, sum(state)
         return rule.heads.keys, 0, 0, rule.heads.values, sum(state)
     return *_attention(model, block), 0
 

@@ -59,10 +59,10 @@ class Transposed:
 
 @dataclass(frozen=True, slots=True)
 class CausalConv:
-    """Each channel's last few tokens times its own weights [channels, 1, tokens], then a function."""
+    """Each channel's last few tokens times its own weights [channels, 1, tokens], then a function (None: none)."""
 
     weight: Weight
-    act: ActKind
+    act: ActKind | None
 
 
 @dataclass(frozen=True, slots=True)

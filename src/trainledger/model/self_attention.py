@@ -39,7 +39,8 @@ class HeadNorm:
 @dataclass(frozen=True, slots=True)
 class SelfAttention:
     """An attention module: its heads, scores, rotary embedding (None: no positions), biases, query and key norm,
-    numbers by position that queries are multiplied by; `together`: all three are projected before any is seen by heads.
+    numbers by position that queries are multiplied by; `together`: all three are projected before any is seen by heads;
+    `last`: the output projection's name.
 
     It reads `x` and leaves its result in `out`.
     """
@@ -54,6 +55,7 @@ class SelfAttention:
     name: str = "self_attn"
     tempered: Tempered | None = None
     together: bool = False
+    last: str = "o_proj"
 
 
 def heads_of(keys: Keys, hidden: int) -> Heads:
@@ -120,14 +122,15 @@ def self_attention(hidden: Dims, s: SelfAttention) -> tuple[Op, ...]:
     named = () if s.tempered is None or s.tempered.early else NUMBERS
     if s.tempered:
         turned.append(Op(s.name, s.tempered, ("q",), ("q", *named), s.heads.dims()))
-    out = linear(f"{s.name}.o_proj", s.heads.dims(), hidden, s.out_bias)
+    last = f"{s.name}.{s.last}"
+    out = linear(last, s.heads.dims(), hidden, s.out_bias)
     return (
         *projected,
         *views,
         *late,
         *turned,
         attend(s.name, s.heads, s.scores),
-        Op(f"{s.name}.o_proj", out, ("o",), (s.out,), hidden, ("q", "k", "v", *named, "o")),
+        Op(last, out, ("o",), (s.out,), hidden, ("q", "k", "v", *named, "o")),
     )
 
 

@@ -121,7 +121,8 @@ def _class(plan: Plan, transformers: Any) -> Any:
     return transformers.AutoModelForCausalLM
 
 
-MIXER = "GatedDeltaNet"  # whose own parameters, and taps, go with norms
+# whose own parameters, and taps under the name given, go with norms
+MIXERS = {"GatedDeltaNet": "conv1d", "ShortConv": "conv"}
 
 
 def _norms(plan: Plan, model: Any) -> None:
@@ -132,8 +133,9 @@ def _norms(plan: Plan, model: Any) -> None:
         kind = type(module).__name__
         if "norm" in kind.lower():
             module.to(TORCH[given])
-        if kind.endswith(MIXER):
-            module.conv1d.to(TORCH[given])
+        taps = next((name for mixer, name in MIXERS.items() if kind.endswith(mixer)), None)
+        if taps:
+            getattr(module, taps).to(TORCH[given])
             for one in module.parameters(recurse=False):
                 one.data = one.data.to(TORCH[given])
 
