@@ -14,6 +14,7 @@ from trainledger.ledger.deltas import Call, linear
 from trainledger.ledger.nn import linear as plain
 from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.ledger.walk import run_forward
+from trainledger.model.build import model_of
 from trainledger.model.deltas import Layer, delta_of, factors
 
 TOKENS, IN, OUT = 91, 96, 160
@@ -56,7 +57,7 @@ def _count(dims: tuple[Axis, ...]) -> int:
         ({"kind": "vera", "rank": 32}, 4 * TOKENS * (32 + OUT)),
         ({"kind": "oft", "oft_block_size": 32}, HIGH + 4 * 4 * 3 * 32 * 32),
         ({"kind": "boft", "boft_block_size": 8}, 3 * SQUARE + 6 * OUT + 3 * 4 * 12 * 8 * 8 + RESULT),
-        ({"kind": "fourierft", "n_frequency": 50}, WHOLE + HIGH + 8 * 50),
+        ({"kind": "fourierft", "n_frequency": 50}, WHOLE + HIGH + 2 * 8 * 50),
     ],
 )
 def test_bytes_that_are_kept(case: dict[str, Any], expected: int) -> None:
@@ -100,3 +101,19 @@ def test_every_method_runs(kind: str, recompute: Any) -> None:
     adapter = {"kind": kind, "targets": targets, "options": {"oft_block_size": 32} if kind == "oft" else {}}
     found = estimate(plan_of(LLAMA, adapter=adapter, stack={"recompute": recompute}))
     assert 0 < found.parameters.trainable < found.parameters.total
+
+
+@pytest.mark.parametrize(
+    ("versions", "kept"),
+    [({}, 54), ({"accelerate": "1.14.0"}, 0), ({"accelerate": "1.14.0", "ms-swift": "3.9.0"}, 54)],
+)
+def test_scores_of_adalora_are_kept_where_they_are_asked_for(versions: dict[str, str], kept: int) -> None:
+    plan = plan_of(LLAMA, adapter={"kind": "adalora", "targets": ["q_proj", "v_proj"]}, stack={"versions": versions})
+    names = [buffer.name for buffer in model_of(plan).buffers if "ipt" in buffer.name or "unc" in buffer.name]
+    assert len(names) == kept
+
+
+def test_rows_and_columns_of_blocks_are_kept() -> None:
+    plan = plan_of(LLAMA, adapter={"kind": "oft", "targets": ["q_proj"], "options": {"oft_block_size": 32}})
+    found = [buffer.elements for buffer in model_of(plan).buffers if "oft_R" in buffer.name]
+    assert found == [32 * 31 // 2] * 2 * LLAMA["num_hidden_layers"]

@@ -96,6 +96,32 @@ def test_other_methods_agree(kind: str, recompute: str) -> None:
     assert not compared(plan)
 
 
+SMALL = {
+    "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 512, "intermediate_size": 640,
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("dtype", "precision"), [("bf16", "bf16"), ("fp32", "autocast"), ("fp32", "fp32")])
+@pytest.mark.parametrize("kind", ["oft", "fourierft", "vera", "lokr"])
+def test_methods_agree_in_any_dtype(kind: str, dtype: str, precision: str) -> None:
+    """To the byte: with factors in 16 bits, and with products that autocast casts."""
+    plan = plan_of(
+        SMALL,
+        adapter={"kind": kind, "targets": ["q_proj", "v_proj"], "dtype": dtype, **METHODS[kind]},
+        precision={**PRECISIONS[precision], "gradients": dtype},
+        batch={"micro_batch": 2, "sequence": 256, "accumulation": 1},
+        stack={
+            "versions": {"torch": "2.13.0", "transformers": "5.24.0", "peft": "0.21.2"},
+            "allocator": {"expandable_segments": True},
+        },
+    )
+    conf = read_conf(plan.stack.allocator)
+    ours = phases(estimate(plan).ledger.moments)
+    assert ours == phases(trace_of(run_plan(plan, where_of(job_of(plan))), conf=conf).moments)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_the_cast_of_a_detached_input_stays_until_autocast_is_left() -> None:
     """A reentrant checkpoint's input is a leaf, whose cast autocast caches, though no frozen layer saves it."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainledger.base.sources import Source
+from trainledger.facts.trainer import TRAINER_BATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,25 @@ TRAINED_RANKS = TrainedRanks("0.21", Source("PEFT adalora", "peft/tuners/adalora
 
 @dataclass(frozen=True, slots=True)
 class ImportanceScores:
-    """AdaLoRA's allocator keeps these of every factor, in fp32, from the first step on."""
+    """AdaLoRA's allocator keeps these of every factor, in fp32, from the first step on: where `update_and_allocate` is
+    called after each step, as PEFT's loops and the trainers of these packages do, and the Trainer does not."""
 
     tensors: tuple[str, ...]
+    calls: tuple[str, ...]
     source: Source
+
+    def kept(self, versions: Mapping[str, str]) -> bool:
+        """Whether a run of these packages calls it."""
+        return TRAINER_BATCH.package not in versions or any(name in versions for name in self.calls)
 
 
 IMPORTANCE = ImportanceScores(
     ("ipt", "exp_avg_ipt", "exp_avg_unc"),
-    Source("PEFT adalora, RankAllocator.update_ipt", "peft/tuners/adalora/layer.py", "0.21.2"),
+    ("ms-swift",),
+    Source(
+        "PEFT adalora, RankAllocator.update_ipt",
+        "peft/tuners/adalora/{layer,model}.py; method_comparison/MetaMathQA/run.py; transformers/trainer.py, "
+        "swift/callbacks/adalora.py: callers of update_and_allocate",
+        "0.21.2; 5.24.0",
+    ),
 )

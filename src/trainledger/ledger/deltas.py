@@ -42,6 +42,7 @@ class Call(NamedTuple):
         return (*self.tokens, self.outer)
 
 
+PAIR = Axis(Dim.SLOTS, len(("row", "column")))  # of an entry's place
 CAYLEY = ("solution", "factors", "left side")  # of the equation that makes blocks orthogonal
 Base = Callable[[int], int]  # the layer's own result for an input
 
@@ -99,36 +100,39 @@ def _vera(t: Tape, base: Base, call: Call) -> int:
     rank = t.dims[narrow][0]
     own = _own(t, base, call, call.x)
     high = _high(t, call)
-    down, up = (t.outside(dims, FP32, False) for dims in ((rank, call.inner), (call.outer, rank)))
+    down, up = (t.outside(dims, t.dtype[wide], False) for dims in ((rank, call.inner), (call.outer, rank)))
     low = nn.linear(t, aten.dropout(t, high, call.dropout), (*call.tokens, rank), down)
     high_again = nn.linear(t, aten.mul(t, narrow, low), call.flat, up)
     return _summed(t, own, aten.mul(t, wide, high_again), high)
 
 
 def _loha(t: Tape, base: Base, call: Call) -> int:
-    """own + x (A1 B1 * A2 B2)^T: one function makes the matrix and saves its factors alone."""
-    own = _own(t, base, call, call.x)
-    pair = [aten.plain(t, "product of two factors", call.matrix, FP32) for _ in ("first", "second")]
-    product = aten.plain(t, "product of both", call.matrix, FP32, tuple(pair))
+    """own + x (A1 B1 * A2 B2)^T: one function makes the matrix and saves its factors alone. Under autocast its forward
+    reads them cast, its backward as they are."""
+    own, kind = _own(t, base, call, call.x), t.dtype[call.values[0]]
+    low, *_ = [t.dtype[nn.lowered(t, one)] for one in call.values]
+    pair = [aten.plain(t, "product of two factors", call.matrix, low) for _ in ("first", "second")]
+    product = aten.plain(t, "product of both", call.matrix, low, tuple(pair))
     t.end(pair)
-    temporaries = ("gradient, scaled", "second product, again", "gradient of the first product")
-    g, m, one = (aten.temporary(t, call.matrix, FP32, name) for name in temporaries)
-    n, two = (aten.temporary(t, call.matrix, FP32, f"{name}, of the second") for name in ("product", "gradient"))
+    g = aten.temporary(t, call.matrix, low, "gradient, scaled")
+    again = ("second product, again", "gradient of the first product")
+    m, one = (aten.temporary(t, call.matrix, kind, name) for name in again)
+    n, two = (aten.temporary(t, call.matrix, kind, f"{name}, of the second") for name in ("product", "gradient"))
     steps = (
         *(Step(Code.BORN, 0, value) for value in (g, m, one)), Step(Code.DEAD, 0, m), Step(Code.GRAD, 0),
         Step(Code.GRAD, 1), Step(Code.BORN, 0, n), Step(Code.BORN, 0, two), Step(Code.DEAD, 0, one),
         Step(Code.DEAD, 0, n), Step(Code.GRAD, len(call.values[:2])), Step(Code.GRAD, len(call.values[:3])),
         Step(Code.DEAD, 0, g), Step(Code.DEAD, 0, two),
     )  # fmt: skip
-    delta = t.fresh(call.matrix, FP32, True, "whole matrix")
+    delta = t.fresh(call.matrix, low, True, "whole matrix")
     t.run(Prim("hadamard", (*call.values, product), (delta,), call.values, steps, ()))
     return _by_matrix(t, own, call, delta)
 
 
 def _by_matrix(t: Tape, own: int, call: Call, delta: int) -> int:
     """own + x W^T with a whole matrix made for this call, which is kept."""
-    high = _high(t, call)
-    return _summed(t, own, nn.linear(t, high, call.flat, delta), high, delta)
+    cast = aten.to(t, call.x, t.dtype[delta])
+    return _summed(t, own, nn.linear(t, cast, call.flat, delta), cast, delta)
 
 
 def _lokr(t: Tape, base: Base, call: Call) -> int:
@@ -163,7 +167,7 @@ def _fourierft(t: Tape, base: Base, call: Call) -> int:
     own = _own(t, base, call, call.x)
     (spectrum,) = call.values
     dense = aten.plain(t, "dense spectrum", call.matrix, FP32)
-    places = aten.plain(t, "places of frequencies", t.dims[spectrum], INT64)
+    places = aten.plain(t, "places of frequencies", (PAIR, *t.dims[spectrum]), INT64)  # copied from the host each time
     wide = aten.plain(t, "spectrum as complex numbers", call.matrix, COMPLEX64, (dense,))
     first, second = (aten.temporary(t, call.matrix, COMPLEX64, f"{name} gradient") for name in ("spread", "complex"))
     steps = (
@@ -173,8 +177,9 @@ def _fourierft(t: Tape, base: Base, call: Call) -> int:
     real = t.fresh(call.matrix, COMPLEX64, True, "transform")
     t.run(Prim("ifft2", (spectrum, places, wide), (real,), (places,), steps, ()))
     t.dtype[real] = FP32  # its real part, a view
-    delta = aten.scale(t, real, "whole matrix")
-    t.end([dense, places])
+    whole = aten.scale(t, real, "whole matrix")
+    delta = aten.to(t, whole, t.dtype[spectrum])
+    t.end([dense, places, whole])
     return _by_matrix(t, own, call, delta)
 
 
@@ -182,18 +187,22 @@ def _oft(t: Tape, base: Base, call: Call) -> int:
     """base(x R): R is block-diagonal, a sum of powers of a skew matrix."""
     (parameters,) = call.values
     blocks, entries = t.dims[parameters]
-    size = _side(entries.size)
+    size, kind = _side(entries.size), t.dtype[parameters]
     block = (Axis(Dim.BLOCKS, blocks.size), Axis(Dim.ROWS, size), Axis(Dim.COLUMNS, size))
+
+    def times(a: int, b: int, dims: Dims, name: str) -> int:
+        return aten.matmul(t, nn.lowered(t, a), nn.lowered(t, b), dims, name)
+
     high = _high(t, call)
-    skew = t.run(Prim("skew", (parameters,), (t.fresh(block, FP32, True, "skew matrices"),), (), aten.GRAD0, ()))
-    square = aten.matmul(t, skew, skew, block, "square")
-    cube = aten.matmul(t, square, skew, block, "cube")
-    fourth = aten.matmul(t, cube, skew, block, "fourth power")
+    skew = t.run(Prim("skew", (parameters,), (t.fresh(block, kind, True, "skew matrices"),), (), aten.GRAD0, ()))
+    square = times(skew, skew, block, "square")
+    cube = times(square, skew, block, "cube")
+    fourth = times(cube, skew, block, "fourth power")
     powers = (skew, square, cube, fourth)
-    rotation = t.fresh(block, FP32, True, "rotations")
+    rotation = t.fresh(block, kind, True, "rotations")
     t.run(Prim("sum of powers", powers, (rotation,), (), tuple(Step(Code.GRAD, at) for at in range(len(powers))), ()))
     wide = (*call.tokens, call.inner)
-    rotated = aten.copy(t, aten.matmul(t, high, rotation, wide, "rotated input"))
+    rotated = aten.to(t, aten.copy(t, times(high, rotation, wide, "rotated input")), t.dtype[high])
     low = aten.to(t, rotated, t.dtype[call.x])
     out = _own(t, base, call, low)
     t.end([high, skew, square, cube, rotated, low])

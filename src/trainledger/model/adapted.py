@@ -7,12 +7,12 @@ Sources: peft/tuners/tuners_utils.py (check_target_module_exists, _maybe_include
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import DTYPES, DType
+from trainledger.facts.dtypes import DTYPES, INT64, DType
 from trainledger.facts.peft import LORA_KINDS
 from trainledger.facts.peft_experts import DEFAULT_SCALE
 from trainledger.facts.peft_methods import IMPORTANCE
@@ -39,6 +39,7 @@ from trainledger.model.stacked import ALL_LINEAR, PARAMETERS, Scaled, folded, me
 from trainledger.plan.training import Adapter
 
 FACTORS = ("A", "E", "B")  # AdaLoRA's
+SIDES = ("rows", "cols")  # of entries of OFT's blocks
 COPIED = ("weight", "bias")  # what a module trained whole holds
 
 
@@ -66,6 +67,7 @@ class Method:
     extra: tuple[str, ...]
     options: dict[str, Any] = field(default_factory=dict)
     heads: bool = False
+    scores: bool = True
 
     def of(self, path: str, spec: object, output: bool = False) -> Chosen:
         """What is done to the module of this full path. `output`: it makes the logits."""
@@ -126,13 +128,16 @@ class Method:
         return next((one for key, one in patterns.items() if re.match(rf"(.*\.)?({key})$", path)), otherwise)
 
 
-def method_of(given: Adapter, release: str, heads: bool = False) -> Method:
-    """The plan's adapter; targets that were left out and have no default are none. `heads`: all linear layers are meant
-    with the one that makes the logits, which PEFT leaves out."""
+def method_of(given: Adapter, versions: Mapping[str, str], heads: bool = False) -> Method:
+    """The plan's adapter in a run of these packages; targets that were left out and have no default are none. `heads`:
+    all linear layers are meant with the one that makes the logits, which PEFT leaves out."""
     targets: str | tuple[str, ...] = () if given.targets is None else given.targets
     rank = given.r or 0
     dtype = DTYPES[given.dtype]
-    return Method(given.kind, targets, rank, dtype, given.dropout, release, given.train_extra, given.options, heads)
+    release, scores = versions.get("peft", ""), IMPORTANCE.kept(versions)
+    return Method(
+        given.kind, targets, rank, dtype, given.dropout, release, given.train_extra, given.options, heads, scores
+    )
 
 
 def adapted(model: Model, method: Method) -> Model:
@@ -148,21 +153,28 @@ def adapted(model: Model, method: Method) -> Model:
 
 
 def _beside(model: Model, method: Method) -> Iterable[Buffer]:
-    """What a method keeps besides parameters: VeRA one pair of frozen matrices, AdaLoRA scores of every factor."""
+    """What a method keeps besides parameters: VeRA one pair of frozen matrices, AdaLoRA scores of every factor, OFT the
+    rows and the columns of the entries of a block."""
     specs = [(block, op.spec) for block in model.blocks for op in block.ops if isinstance(op.spec, Linear)]
     changed = [(block, spec, spec.adapter) for block, spec in specs if isinstance(spec.adapter, Delta)]
     if method.kind == "vera" and changed:
         inners, outers = zip(*(sides(spec) for _, spec, _ in changed), strict=True)
         inner, outer = (max(axes, key=lambda axis: axis.size) for axes in (inners, outers))
-        yield Buffer("vera_A", (Axis(Dim.RANK, method.rank), inner))
-        yield Buffer("vera_B", (outer, Axis(Dim.RANK, method.rank)))
-    if method.kind == "adalora":
+        yield Buffer("vera_A", (Axis(Dim.RANK, method.rank), inner), method.dtype)
+        yield Buffer("vera_B", (outer, Axis(Dim.RANK, method.rank)), method.dtype)
+    if method.kind == "adalora" and method.scores:
         for block, _, delta in changed:
             for layer in block.layers:
                 for one in delta.weights[: len(FACTORS)]:
                     yield from (
                         Buffer(f"{name} of {block.name}.{layer}.{one.name}", one.dims) for name in IMPORTANCE.tensors
                     )
+    if method.kind == "oft":
+        for block, _, delta in changed:
+            for layer in block.layers:
+                for one in delta.weights:
+                    at = f"{block.name}.{layer}.{one.name.removesuffix('.weight')}"
+                    yield from (Buffer(f"{at}.{name}", one.dims[1:], INT64) for name in SIDES)
 
 
 def _block(block: Block, method: Method) -> Iterable[Block]:

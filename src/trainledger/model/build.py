@@ -93,7 +93,7 @@ def _model_of(plan: Plan) -> Model:
         return with_tokens(model, DTYPES[given.dtype], given.options)
     heads = plan.stack.framework == LOW_LEVEL.framework
     given = converted(given, model, str(plan.keys().get("model_type")), plan.stack.versions)
-    model = adapted(model, method_of(given, plan.stack.versions.get("peft", ""), heads))
+    model = adapted(model, method_of(given, plan.stack.versions, heads))
     rows = given.options.get("trainable_token_indices")
     return with_tokens(model, DTYPES[given.dtype], {"token_indices": rows}) if rows else model
 

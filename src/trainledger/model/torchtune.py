@@ -42,7 +42,7 @@ def written(model: Model, plan: Plan) -> Model:
         known = ", ".join(MODELS)
         found = f"found {model.family!r} with torchtune"
         raise InputError([Problem("model.model_type", found, f"{known} can be estimated so far")])
-    method = method_of(plan.adapter, "") if plan.adapter else None
+    method = method_of(plan.adapter, {}) if plan.adapter else None
     packing = packing_of(plan)
     packing = replace(packing, kind=QUANT_KIND) if packing else None
     lone = None if not early(Early.PARTLY, plan.stack.versions.get(NAME, "")) else method

@@ -184,6 +184,9 @@ def _adapted(plan: Plan, model: Any) -> Any:
             one.requires_grad_(True)
         if one.requires_grad and ADAPTER in name and WHOLE not in name:  # others keep their own, as in PEFT's cast
             one.data = one.data.to(TORCH[given.dtype])
+    for name, one in made.named_buffers():
+        if name.endswith(ADAPTER) and one.is_floating_point():  # VeRA's shared pair
+            one.data = one.data.to(TORCH[given.dtype])
     return made
 
 
