@@ -264,6 +264,7 @@ SFT = {"_task": "sft", "_trl": True}
 def test_the_loss_that_sft_names(release: str, named: str | None, expected: str) -> None:
     found = plan({**SFT, **({"loss_type": named} if named else {})}, trl=release, transformers="4.57.1")
     assert found.stack.loss == expected
+    assert found.stack.options.get("loss_type") == (["dft"] if named == "dft" else None)
 
 
 def test_of_losses_that_are_added_up_a_cross_entropy_counts() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.plans import plan_of
 from trainledger.answer.estimate import estimate
+from trainledger.facts.preference_row import Cut, Picked
 from trainledger.ledger.scoring import scoring_of
 from trainledger.plan.schema import Plan
 
@@ -57,3 +58,40 @@ def test_weights_of_pairs_are_one_more_result_of_the_fused_head() -> None:
         plan = plan_of(task="dpo", batch=batch, stack={**stack, "options": {"use_weighting": weighs}})
         lines = [one for one in estimate(plan).ledger.lines if one.name.startswith("loss: result of each token")]
         assert [one.unit for one in lines] == [1536] * results  # 4 B x 4 sequences x 95 tokens, in blocks of 512 B
+
+
+def supervised(options: dict[str, Any], trl: str = "", task: str = "sft", **stack: Any) -> Plan:
+    versions = {"torch": "2.13.0", "accelerate": "1.15.0", "transformers": "5.24.0", **({"trl": trl} if trl else {})}
+    return plan_of(task=task, stack={"versions": versions, "loss": "full-fp32", "options": options, **stack})
+
+
+DFT: dict[str, Any] = {"loss_type": ["dft"]}
+SMOOTHED: dict[str, Any] = {"label_smoothing_factor": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("plan", "picked"),
+    [
+        (supervised(SMOOTHED), Picked.SMOOTHED),
+        (supervised(SMOOTHED, "1.16.0", loss="fused-linear"), Picked.SMOOTHED),  # no labels are handed to the head
+        (supervised(SMOOTHED, kernels=["liger"], task="pretrain"), Picked.SMOOTHED),
+        (supervised({"label_smoothing_factor": 0}), None),
+        (supervised(DFT, "0.24.0"), Picked.ROWS),
+        (supervised(DFT, "1.14.0"), Picked.KERNEL),
+        (supervised(DFT, "1.16.0", loss="fused-linear"), None),
+        (supervised(DFT, "1.9.0", kernels=["liger"], loss="fused-linear"), None),
+        (supervised(DFT, "0.24.0", task="pretrain"), None),
+    ],
+)
+def test_a_supervised_loss_that_reads_all_logits(plan: Plan, picked: Picked | None) -> None:
+    reading = scoring_of(plan).reading
+    assert (reading and reading.picked) == picked
+    assert reading is None or reading.cut is (Cut.COPY if picked is Picked.SMOOTHED else Cut.NONE)
+
+
+def test_smoothed_labels_of_masked_words_shift_nothing() -> None:
+    bert = {"model_type": "bert", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "vocab_size": 2048, "architectures": ["BertForMaskedLM"]}  # fmt: skip
+    plan = plan_of(bert, stack={"options": SMOOTHED}, evaluation={"micro_batch": 2})
+    lines = [line for line in estimate(plan).ledger.lines if line.name.startswith("loss: log-probabilities")]
+    assert {line.dims[1].size for line in lines} == {plan.batch.sequence}

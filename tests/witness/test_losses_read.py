@@ -1,5 +1,5 @@
-"""Trainers over preferences and sampled sequences by release, TRL's and LLaMA-Factory's: the largest instants of
-forward and of backward.
+"""Trainers over preferences and sampled sequences by release, TRL's and LLaMA-Factory's, and losses of the Trainer and
+TRL that read all logits of one sequence each: the largest instants of forward and of backward.
 
 `tests/data/preference_traces.jsonl` holds what each release's code did on a CPU, seen by `tests/witness/storages.py`
 (sizes as CUDA's allocator rounds them) in one step of a small Llama with recomputed layers: the trainer's own
@@ -50,7 +50,7 @@ def ledger_of(row: dict[str, Any]) -> Ledger:
         task=row["task"],
         precision={**PRECISION[row["mode"]], "grad_scaler": False},
         optimizer={"name": "sgd", "implementation": "foreach", "grad_clip": None},
-        batch={"micro_batch": 2, "sequence": 96, "loss_tokens": 48},
+        batch={"micro_batch": row.get("micro_batch", 2), "sequence": 96, "loss_tokens": 48},
         roles={"policy": {}} if row["task"] == "grpo" else None,
         stack={
             "versions": versions,
@@ -90,7 +90,11 @@ def highest(ledger: Ledger) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "row", ROWS, ids=lambda row: "-".join((row["task"], *packages(row).values(), row["mode"], *row.get("options", ())))
+    "row",
+    ROWS,
+    ids=lambda row: "-".join(
+        (row["task"], *packages(row).values(), row["mode"], *row.get("options", ()), str(row.get("micro_batch", 2)))
+    ),
 )
 def test_the_largest_instants(row: dict[str, Any]) -> None:
     ours = highest(ledger_of(row))

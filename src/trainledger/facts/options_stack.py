@@ -7,6 +7,7 @@ from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS, SETTINGS, Move
 from trainledger.facts.option_row import Direction, Effect, Kind, Row, counted, harmless, uncounted
 from trainledger.facts.peft import UPCAST
 from trainledger.facts.phases import SAMPLING
+from trainledger.facts.supervised import SMOOTHED, SMOOTHS
 from trainledger.facts.torchtitan import COMPONENTS
 
 OPTIONS, ENV, ALLOCATOR = "stack.options", "stack.env", "stack.allocator"
@@ -60,12 +61,12 @@ STACK_ROWS: tuple[Row, ...] = (
         (
             ("torch_empty_cache_steps", COUNT, HIGH),
             ("neftune_noise_alpha", NUMBER, LOW),
-            ("label_smoothing_factor", NUMBER, LOW),
             ("use_cache", BOOL, LOW),
             ("gradient_checkpointing_every_n_layers", COUNT, EITHER),
         ),
     ),
     *counted(OPTIONS, TRL, (("precompute_ref_log_probs", BOOL), ("ref_model", TEXT), ("disable_dropout", BOOL))),
+    *counted(OPTIONS, SMOOTHED.source, ((SMOOTHS, NUMBER),)),
     *counted(OPTIONS, SAMPLING.source, ((SAMPLING.option, COUNT),)),
     *counted(OPTIONS, TRL, (("loss_type", TEXTS), ("use_weighting", BOOL), ("precompute_ref_batch_size", COUNT))),
     *counted(OPTIONS, TRL, (("rpo_alpha", NUMBER), ("cpo_alpha", NUMBER))),

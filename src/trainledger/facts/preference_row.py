@@ -14,11 +14,13 @@ FUSED, NAMED, READ, DIVERGENCE = "fused", "named", "read", "divergence"
 
 
 class Picked(StrEnum):
-    """How log-probabilities of tokens come of all logits: a log-softmax of all of them; rows one by one; a kernel."""
+    """How log-probabilities of tokens come of all logits: a log-softmax of all of them; rows one by one; a kernel; a
+    log-softmax whose sign is turned, of which a sum over all words is taken besides."""
 
     WHOLE = "whole"
     ROWS = "rows"
     KERNEL = "kernel"
+    SMOOTHED = "smoothed"
 
 
 class Cut(StrEnum):

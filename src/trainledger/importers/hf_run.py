@@ -26,6 +26,7 @@ from trainledger.facts.import_hf_trl import TRL_KEYS
 from trainledger.facts.import_rows import KeyRow, Means
 from trainledger.facts.phases import DISTILL
 from trainledger.facts.preferences import LIKELIHOOD, LOSSES, SAMPLED
+from trainledger.facts.supervised import SCALED
 from trainledger.importers.accelerate_yaml import mesh_keys
 from trainledger.importers.arguments import Arguments
 from trainledger.importers.deepspeed_json import deepspeed_argument
@@ -219,9 +220,10 @@ def _stack(given: Arguments) -> None:
 
 
 def _loss_type(given: Arguments) -> None:
-    """TRL's losses by name: of several that DPO adds up one is a cross-entropy, SFT's is settled by release."""
+    """TRL's losses by name: of several that DPO adds up one is a cross-entropy; of SFT's one reads all logits, whether
+    others do is settled by release."""
     names = given.texts(LOSSES) or []
-    if LIKELIHOOD in names:
+    if LIKELIHOOD in names or SCALED in names:
         _give(given, f"stack.options.{LOSSES}", names, LOSSES)
     if names:
         given.piece.facts[LOSS_TYPE] = Given(names[0], given.where(LOSSES))

@@ -7,20 +7,20 @@ from the model itself); accelerate/utils/operations.py, convert_outputs_to_fp32.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from trainledger.base.dims import Axis, Dim, Dims, elements
+from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32, INT64, DType
 from trainledger.facts.losses import CAUSAL_LOSSES, of_release, plain_loss
-from trainledger.facts.preference_row import Cut, Held, Likelihood, Metric, Outputs, Picked, Reading
+from trainledger.facts.preference_row import Cut, Held, Likelihood, Outputs, Picked, Reading
 from trainledger.facts.preferences import PAIR
-from trainledger.facts.preferences_trl import ENTROPY_CHUNK
 from trainledger.ledger import aten
 from trainledger.ledger.chunked_logits import Ended
 from trainledger.ledger.frame import Frame, Setting
+from trainledger.ledger.losses_log import Shown, metric, weighed
 from trainledger.ledger.losses_pairs import log_softmax, sliced
 from trainledger.ledger.losses_selective import by_kernel, by_rows
+from trainledger.ledger.losses_smoothed import smoothed
 from trainledger.ledger.scoring import Scoring
+from trainledger.ledger.shown import writes
 from trainledger.ledger.tape import Code, Prim, Step, Tape
 from trainledger.model.program import Model
 
@@ -37,17 +37,6 @@ def shortened(frame: Frame, name: str, tokens: int) -> None:
     frame.names[name] = aten.copy(t, read) if batch.size > 1 else read
 
 
-class Shown(NamedTuple):
-    """What the log is made of: all logits, those without the last token's, whether these are a view; tokens of a
-    sequence that count (0: all), and ranks."""
-
-    whole: int
-    read: int
-    viewed: bool
-    counted: int
-    ranks: int
-
-
 def read_loss(frame: Frame, model: Model, scoring: Scoring) -> Ended:
     """The loss over the logits bound in the frame, and what the caller holds until it returns."""
     t, reading = frame.tape, scoring.reading
@@ -56,8 +45,8 @@ def read_loss(frame: Frame, model: Model, scoring: Scoring) -> Ended:
     logits, left = _returned(frame, model, reading.wide)
     t.scope = "loss"
     likely = _likelihood(t, logits, True, 0) if reading.likelihood is Likelihood.PART else None
-    read = _suffix(t, logits, scoring) if reading.cut.sampled else _cut(t, logits, reading.cut)
-    picked = _picked(t, read, reading)
+    read = _suffix(t, logits, scoring) if reading.cut.sampled else _cut(t, logits, reading.cut, model.causal)
+    picked, *named = _picked(t, read, reading)
     weights = [weighed(t, read, True)] if scoring.weighs and not reading.names else []
     if reading.likelihood in LATER:
         counted = scoring.counted if reading.likelihood is Likelihood.COUNTED else 0
@@ -75,7 +64,9 @@ def read_loss(frame: Frame, model: Model, scoring: Scoring) -> Ended:
     for one in scoring.last if scoring.logs else ():
         metric(t, shown, one)
     gone = reading.cut is Cut.SCALED and reading.outputs is Outputs.TAKEN
-    t.end([*([] if gone else [logits]), read, picked, *picks, *weights, *_outputs(frame)])
+    t.end([*([] if gone else [logits]), read, picked, *named, *picks, *weights, *_outputs(frame)])
+    if scoring.shows is not None:
+        writes(t, scoring.shows, logits)
     return Ended(loss, tuple(kept), left=left)
 
 
@@ -117,9 +108,9 @@ def _outputs(frame: Frame) -> list[int]:
     return [value for name, value in frame.names.items() if name.startswith(KEPT)]
 
 
-def _cut(t: Tape, logits: int, cut: Cut) -> int:
-    """The logits without the last token's; a copy of one sequence's is a view."""
-    if cut is Cut.NONE:
+def _cut(t: Tape, logits: int, cut: Cut, causal: bool) -> int:
+    """The logits without the last token's, where the next ones are learnt; a copy of one sequence's is a view."""
+    if cut is Cut.NONE or not causal:
         return logits
     batch, sequence, vocab = t.dims[logits]
     read = aten.part(t, logits, (batch, Axis(Dim.SEQUENCE, sequence.size - 1), vocab))
@@ -153,33 +144,19 @@ def _divided(t: Tape, logits: int, dims: Dims) -> int:
     return t.run(Prim("div_", (logits,), (out,), (), (Step(Code.GRAD, 0), *born, *dead), ()))
 
 
-def _picked(t: Tape, read: int, reading: Reading) -> int:
-    """The log-probability of each token."""
+def _picked(t: Tape, read: int, reading: Reading) -> list[int]:
+    """The log-probability of each token; and what else the function names until it returns."""
+    if reading.picked is Picked.SMOOTHED:
+        return smoothed(t, read)
     if reading.picked is Picked.KERNEL:
-        return by_kernel(t, read)
+        return [by_kernel(t, read)]
     if reading.picked is Picked.ROWS:
-        return by_rows(t, read)
+        return [by_rows(t, read)]
     log = log_softmax(t, read, reading.cut is Cut.VIEW and t.dims[read][0].size > 1)
     one = (*t.dims[read][:-1], Axis(Dim.ONE, 1))
     index, grad = t.outside(one, INT64, False), t.grad[read]
     picked = t.fresh(one, t.dtype[read], grad, "log-probability of each token")
-    return t.run(Prim("gather", (log, index), (picked,), (index,) if grad else (), aten.GRAD0, ()))
-
-
-def weighed(t: Tape, read: int, named: bool) -> int:
-    """Sums of squared probabilities, without a graph: the logsumexp of doubled log-probabilities, which stay `named`,
-    or of doubled logits after that of the logits. Its kernels' argument is a copy, less the largest of each row."""
-    dims, dtype = t.dims[read], t.dtype[read]
-
-    def made(kind: str, of: int, out: Dims, name: str, *work: int) -> int:
-        return t.run(Prim(kind, (of,), (t.fresh(out, dtype, False, name),), (), (), work))
-
-    def lse(of: int) -> int:
-        return made("lse", of, dims[:-1], "sums", aten.temporary(t, dims, dtype, "logsumexp kernel: shifted"))
-
-    first = made("log_softmax", read, dims, "log-probabilities for weights") if named else lse(read)
-    lse(made("scale", first if named else read, dims, "doubled"))
-    return first
+    return [t.run(Prim("gather", (log, index), (picked,), (index,) if grad else (), aten.GRAD0, ()))]
 
 
 def _likelihood(t: Tape, logits: int, part: bool, counted: int) -> int:
@@ -203,44 +180,3 @@ def _likelihood(t: Tape, logits: int, part: bool, counted: int) -> int:
     saves = (log, target, weight) if grad else ()
     t.run(Prim("nll_loss", (log, target), (loss, weight), saves, aten.GRAD0, ()))
     return loss if part else log
-
-
-def metric(t: Tape, shown: Shown, which: Metric) -> list[int]:
-    """What is made for the log. Returns the picked sequences, chosen and rejected; of an odd number the rejected are
-    one more."""
-    batch, sequence, vocab = t.dims[shown.read]
-    half = -(-batch.size // len(PAIR))
-    counted: Dims = (Axis(Dim.TOKENS, half * (shown.counted or sequence.size)), vocab)
-    if which is Metric.COUNTED:
-        _made(t, shown.read, counted, "logits that count")
-    if which is Metric.SQUARES:
-        weighed(t, shown.read, False)
-    if which in (Metric.ENTROPY, Metric.ENTROPY_ROWS):
-        _entropies(t, shown, which is Metric.ENTROPY_ROWS)
-    if which is Metric.GATHERED and shown.ranks > 1:
-        _made(t, shown.read, (Axis(batch.dim, half * shown.ranks), sequence, vocab), "rejected logits of all ranks")
-    if which not in (Metric.PICKED, Metric.PICKED_COUNTED):
-        return []
-    parts = [Axis(batch.dim, size) for size in (batch.size - half, half) if size]
-    found = [_made(t, shown.whole, (one, *t.dims[shown.whole][1:]), "logits of picked sequences") for one in parts]
-    if which is Metric.PICKED_COUNTED:
-        _made(t, shown.read, counted, "logits that count")
-        t.end(found)
-    return found
-
-
-def _made(t: Tape, of: int, dims: Dims, name: str) -> int:
-    """A tensor without a graph of another's entries."""
-    return t.run(Prim("index", (of,), (t.fresh(dims, t.dtype[of], False, name),), (), (), ()))
-
-
-def _entropies(t: Tape, shown: Shown, by_row: bool) -> None:
-    """Sequence by sequence, or chunk by chunk over flat logits, a copy where they are a view of several sequences."""
-    flat, dims = shown.read, t.dims[shown.read]
-    rows = (Axis(Dim.TOKENS, elements(dims[:-1])), dims[-1])
-    if shown.viewed and dims[0].size > 1 and not by_row:
-        flat = _made(t, flat, rows, "copy of the logits for their entropy")
-    tokens = dims[1].size if by_row else min(ENTROPY_CHUNK.tokens, rows[0].size)
-    chunk: Dims = (Axis(Dim.TOKENS, tokens), dims[-1])
-    work = tuple(aten.temporary(t, chunk, t.dtype[flat], "entropies of a chunk") for _ in range(ENTROPY_CHUNK.tensors))
-    t.run(Prim("entropy", (flat,), (t.fresh(dims[:-1], t.dtype[flat], False, "entropy"),), (), (), work))

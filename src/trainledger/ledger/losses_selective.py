@@ -23,13 +23,16 @@ def _row(t: Tape, x: int) -> Dims:
     return t.dims[x][1:]
 
 
-def _by_rows(t: Tape, x: int, inside: int, gone: tuple[Step, ...] = ()) -> tuple[Step, ...]:
-    """Gradients of the rows, each with so many temporaries of its size, all of which are then stacked. `gone`: what
-    dies row by row as its gradients come."""
+def _by_rows(t: Tape, x: int, saved: int | None) -> tuple[Step, ...]:
+    """Gradients of the rows, two temporaries of a row's size at a time, all of which are then stacked. `saved`: what
+    dies row by row as its gradients come, a row's after both of its own are there: the last row has the most."""
     rows = aten.temporary(t, t.dims[x], t.dtype[x], "gradients of the rows")
-    work = [aten.temporary(t, _row(t, x), t.dtype[x], "a row in backward") for _ in range(inside)]
+    work = [aten.temporary(t, _row(t, x), t.dtype[x], "a row in backward") for _ in range(len(("first", "second")))]
     born, dead = ([Step(code, 0, one) for one in work] for code in (Code.BORN, Code.DEAD))
-    return (*gone, Step(Code.BORN, 0, rows), *born, *dead, Step(Code.GRAD, 0), Step(Code.DEAD, 0, rows))
+    made = (Step(Code.BORN, 0, rows), *born, *dead)
+    if saved is not None:
+        made = (*born, *dead, Step(Code.CLEAR, 0, saved), Step(Code.BORN, 0, rows))
+    return (*made, Step(Code.GRAD, 0), Step(Code.DEAD, 0, rows))
 
 
 def _picked(t: Tape, x: int) -> int:
@@ -40,7 +43,7 @@ def _picked(t: Tape, x: int) -> int:
     t.run(Prim("gather", (x, index), (chosen,), (index,) if grad else (), aten.GRAD0, ()))
     sums = t.fresh(one, FP32, grad, "logsumexp of each token")
     work = aten.temporary(t, _row(t, x), t.dtype[x], "exponentials of a row")
-    steps = _by_rows(t, x, len(("difference", "exponential")))
+    steps = _by_rows(t, x, None)  # a difference and its exponential
     t.run(Prim("logsumexp by row", (x,), (sums,), (x, sums) if grad else (), steps, (work,)))
     return aten.sub(t, chosen, sums)
 
@@ -54,8 +57,7 @@ def _rows(t: Tape, x: int) -> int:
         work = tuple(aten.temporary(t, _row(t, x), t.dtype[x], "log-probabilities of a row") for _ in rows)
         return t.run(Prim("log_softmax by row", (x,), (out,), (), (), work))
     log = t.fresh(t.dims[x], t.dtype[x], True, "log-probabilities")
-    gone = (Step(Code.CLEAR, 0, t.store[log]),)
-    steps = _by_rows(t, x, len(("zeros that the picked are put in",)), gone)
+    steps = _by_rows(t, x, t.store[log])  # zeros that the picked are put in, and the gradient
     t.run(Prim("log_softmax by row", (x,), (log,), (log,), steps, ()))
     return t.run(Prim("pick", (log,), (out,), (), (Step(Code.PASS, 0),), ()))
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.phases import REFERENCE
+from trainledger.ledger.losses_log import Shown, metric
 from trainledger.ledger.losses_pairs import log_softmax
-from trainledger.ledger.losses_read import Shown, metric, returned_dtype
+from trainledger.ledger.losses_read import returned_dtype
 from trainledger.ledger.opening import Job
 from trainledger.ledger.tape import Tape
 from trainledger.ledger.walk import run_forward

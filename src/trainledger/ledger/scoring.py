@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trainledger.facts.losses import CHUNKED_HEAD
-from trainledger.facts.preference_row import FUSED, Held, Likelihood, Metric, Preference, Reading
+from trainledger.facts.preference_row import FUSED, READ, Held, Likelihood, Metric, Preference, Reading
 from trainledger.facts.preferences import (
     AHEAD,
     CHOSEN_SHARE,
@@ -17,7 +17,7 @@ from trainledger.facts.preferences import (
     WEIGHS,
     preference_of,
 )
-from trainledger.facts.supervised import TASK, Shows, shown_of
+from trainledger.facts.supervised import SCALED, SMOOTHED, SMOOTHS, TASK, Shows, scaled_of, shown_of
 from trainledger.facts.versions import at_least
 from trainledger.ledger.software import LIGER
 from trainledger.plan.schema import Plan
@@ -90,7 +90,10 @@ def scoring_of(plan: Plan) -> Scoring:
     if plan.task == REWARDED:  # of rewards nothing is fused
         return Scoring("full")
     if row is None:
-        return Scoring(plan.stack.loss, counted=counted, shows=_shows(plan))
+        reading, shows = _supervised(plan), _shows(plan)
+        if reading is None:
+            return Scoring(plan.stack.loss, counted=counted, shows=shows)
+        return Scoring(WHOLE[-1], READ, counted, reading=reading, shows=shows)
     if row.form == FUSED:
         weights = 1 if plan.stack.options.get(WEIGHS) else 0
         return Scoring(plan.stack.loss, counted=counted, results=row.results + weights)
@@ -109,6 +112,20 @@ def scoring_of(plan: Plan) -> Scoring:
         kept=_kept(plan, reading),
         weighs=bool(plan.stack.options.get(WEIGHS)),
     )
+
+
+def _supervised(plan: Plan) -> Reading | None:
+    """How a Trainer reads all logits for a loss of its own: smoothed labels whatever is fused, since it hands no labels
+    to the model; TRL's scaled loss where Liger's kernels do not make it. Ranks that share a sequence make the model's
+    own."""
+    stack = plan.stack
+    if stack.framework != RUNS or plan.parallel.cp > 1:
+        return None
+    if stack.options.get(SMOOTHS):
+        return SMOOTHED.reading
+    scaled = plan.task == TASK and SCALED in (stack.options.get(LOSSES) or ()) and stack.loss in WHOLE
+    row = scaled_of(stack.versions) if scaled and LIGER not in stack.kernels else None
+    return row.reading if row is not None else None
 
 
 def _shows(plan: Plan) -> Shows | None:
