@@ -9,6 +9,7 @@ from trainledger.facts.peft import UPCAST
 from trainledger.facts.phases import SAMPLING
 from trainledger.facts.supervised import SMOOTHED, SMOOTHS
 from trainledger.facts.torchtitan import COMPONENTS
+from trainledger.facts.trainer import NOISE
 
 OPTIONS, ENV, ALLOCATOR = "stack.options", "stack.env", "stack.allocator"
 BOOL, COUNT, NUMBER, TEXT, TEXTS = Kind.BOOL, Kind.COUNT, Kind.NUMBER, Kind.TEXT, Kind.TEXTS
@@ -60,12 +61,12 @@ STACK_ROWS: tuple[Row, ...] = (
         HF_TRAINER,
         (
             ("torch_empty_cache_steps", COUNT, HIGH),
-            ("neftune_noise_alpha", NUMBER, LOW),
             ("use_cache", BOOL, LOW),
             ("gradient_checkpointing_every_n_layers", COUNT, EITHER),
         ),
     ),
     *counted(OPTIONS, TRL, (("precompute_ref_log_probs", BOOL), ("ref_model", TEXT), ("disable_dropout", BOOL))),
+    *counted(OPTIONS, NOISE.source, ((NOISE.option, NUMBER),)),
     *counted(OPTIONS, SMOOTHED.source, ((SMOOTHS, NUMBER),)),
     *counted(OPTIONS, SAMPLING.source, ((SAMPLING.option, COUNT),)),
     *counted(OPTIONS, TRL, (("loss_type", TEXTS), ("use_weighting", BOOL), ("precompute_ref_batch_size", COUNT))),

@@ -57,3 +57,23 @@ DECAY_GROUPS = DecayGroups(
     frozenset("mistral mixtral qwen2 qwen2_moe gemma gemma2 phi3 glm granite".split()),
     Source("Transformers Trainer", "transformers/trainer.py, get_decay_parameter_names", "4.45.2 to 5.24.0"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The option whose number has noise added to the rows of the word embedding in training, and where it counts."""
+
+    option: str
+    frameworks: tuple[str, ...]
+    source: Source
+
+
+NOISE = Noise(
+    "neftune_noise_alpha",
+    ("transformers",),
+    Source(
+        "Transformers Trainer, NEFTune",
+        "transformers/integrations/neftune.py, neftune_post_forward_hook; trainer_utils.py",
+        "4.40.2, 5.24.0",
+    ),
+)

@@ -162,7 +162,7 @@ def evaluating(job: Job, batch: int, sequence: int | None) -> Job:
     tokens = setting.sequence if sequence is None else sequence + virtual_tokens(job.model)
     run = replace(
         job.run, setting=replace(setting, batch=batch, sequence=tokens), recompute="none", modules=(), every=1,
-        accumulation=1,
+        accumulation=1, software=job.run.software.quiet,
     )  # fmt: skip
     return replace(job, model=evaluated(job.model), run=run, trained=lambda weight: False)
 

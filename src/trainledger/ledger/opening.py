@@ -17,12 +17,14 @@ from trainledger.ledger.book import Book
 from trainledger.ledger.edges import causal_mask, padding_mask, position_ids, rotary_tables, window_mask
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.halves import Half, HalfWalker
+from trainledger.ledger.hooked import asked, noised
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.masks import WHOLE, adds, always, mask_of, writes
 from trainledger.ledger.piece import Piece
-from trainledger.ledger.rules import asked, lower
+from trainledger.ledger.rules import lower
 from trainledger.ledger.rules_liger import for_family
 from trainledger.ledger.run import Run
+from trainledger.ledger.software import NOISED
 from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.lines.kernel_choice import given_masks
 from trainledger.lines.line import Account
@@ -98,7 +100,8 @@ def opening_of(job: Job, leaves: Leaves) -> Opening:
         position_ids(frame, model)
     scaled = scales_inside(model.family, setting.transformers)
     ops = tuple(op for op in model.prologue if not isinstance(op.spec, Prefix))  # a piece of its own
-    lower(frame, asked(ops, scaled) if job.run.asks_inputs(model) else ops)
+    ops = asked(ops, scaled) if job.run.asks_inputs(model) else ops
+    lower(frame, noised(ops, scaled) if NOISED in frame.software.kernels and setting.training else ops)
     hidden = names["h"]
     biases = model.handed.alibi
     if biases is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from trainledger.base.dims import Axis, Dim, Dims
 from trainledger.facts.dtypes import FP32
 from trainledger.facts.kernels_attention import Kernel
@@ -247,16 +245,6 @@ def _shaped(f: Frame, op: Op, x: int) -> list[int]:
             return [attention.repeated(t, x, heads)]
         case _:
             raise TypeError(f"no rule for {type(op.spec).__name__}")
-
-
-def asked(ops: tuple[Op, ...], inside: bool) -> tuple[Op, ...]:
-    """The prologue whose word embedding's result is made to need a gradient, as `enable_input_require_grads` does.
-    `inside`: what the model does to the rows at once is done by the embedding's own module."""
-    first = next((at for at, op in enumerate(ops) if op.ins == ("input_ids",)), -1)
-    if first < 0:
-        return ops
-    last = max(at for at, op in enumerate(ops) if at == first or (inside and op.name == ops[first].name))
-    return (*ops[:last], replace(ops[last], asked=True), *ops[last + 1 :])
 
 
 def lower(frame: Frame, ops: tuple[Op, ...]) -> None:

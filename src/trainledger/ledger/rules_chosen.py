@@ -7,6 +7,7 @@ from typing import TypeAlias, get_args
 
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.ledger import (
+    aten,
     experts_every,
     experts_torchtitan,
     group_router,
@@ -16,10 +17,12 @@ from trainledger.ledger import (
     tempered,
 )
 from trainledger.ledger.frame import Frame
+from trainledger.ledger.tape import Tape
 from trainledger.model import program as p
 
 Chosen: TypeAlias = (
     p.GroupRouter
+    | p.Noise
     | p.BestRouter
     | p.ClampedExperts
     | p.SigmoidRouter
@@ -39,6 +42,8 @@ def apply(f: Frame, spec: Chosen, ins: list[int]) -> list[int]:
     nothing where what is there is stored."""
     if isinstance(spec, linear_attention.Linear):
         return linear_attention.apply(f, spec, ins)
+    if isinstance(spec, p.Noise):
+        return [_noised(f.tape, ins[0])]
     if isinstance(spec, p.Tempered):
         return tempered.tempered(f.tape, spec, ins[0])
     if isinstance(spec, p.Stored):
@@ -64,3 +69,9 @@ def apply(f: Frame, spec: Chosen, ins: list[int]) -> list[int]:
         weights = [f.need(weight) for weight in spec.weights]
         return [experts_torchtitan.clamped(f.tape, ins, *weights, ranks=f.software.experts)]
     return [sinks.clamped(f.tape, spec, ins, f.need)]
+
+
+def _noised(t: Tape, x: int) -> int:
+    """The rows and their noise, which ends with the function that adds it."""
+    noise = aten.plain(t, "noise", t.dims[x], t.dtype[x])
+    return aten.add(t, x, noise, "rows with noise")

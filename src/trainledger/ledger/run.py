@@ -29,12 +29,12 @@ from trainledger.ledger.budgeted import budget_of
 from trainledger.ledger.frame import Mixed, Setting
 from trainledger.ledger.rows import Rows, hides, rows_of
 from trainledger.ledger.scoring import Scoring, scoring_of, trainer_of
-from trainledger.ledger.software import COPIED_OUTPUTS, TILED, WHOLE_LOSS, Software, compiles_whole_loss
+from trainledger.ledger.software import Software, kernels_of
 from trainledger.lines.kernel_choice import level
 from trainledger.model.counts import has_tuned
 from trainledger.model.program import Model, Role
 from trainledger.model.prompts import PROMPT_KINDS
-from trainledger.plan.engines import deepspeed_of, looks_for_unused
+from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.running import Stack
 from trainledger.plan.schema import Plan
 
@@ -260,10 +260,8 @@ def _virtual(plan: Plan) -> int:
 def _software(plan: Plan, architecture: str) -> Software:
     stack = plan.stack
     caches = stack.options.get("use_cache") is not False
-    tiled = (TILED,) if plan.parallel.options.get("tiled_mlp") else ()
-    copied = (COPIED_OUTPUTS,) if looks_for_unused(plan) else ()
     return Software(
-        frozenset((*stack.kernels, *tiled, *copied, *((WHOLE_LOSS,) if compiles_whole_loss(plan) else ()))),
+        kernels_of(plan),
         dict(stack.versions),
         device=_multiprocessors(plan, architecture),
         caches=caches,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainledger.facts.kernel_sets import UNKNOWN_DEVICE, Multiprocessors
 from trainledger.facts.torchtitan import COMPONENTS, compiles_loss
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.facts.torchtune import BOUND_LOSS
-from trainledger.facts.trainer import TRAINER_BATCH
+from trainledger.facts.trainer import NOISE, TRAINER_BATCH
 from trainledger.ledger.mega import Mega
+from trainledger.plan.engines import looks_for_unused
 from trainledger.plan.schema import Plan
 
 LIGER, FOAK = "liger", "foak"
 TILED = "tiled"  # MLPs, by tiles of the sequence
 WHOLE_LOSS = "whole loss"  # one compiled kernel makes the loss over all logits
+NOISED = "noised"  # the Trainer adds noise to the embedding's rows
 COPIED_OUTPUTS = "copied outputs"  # DistributedDataParallel hands out clones of the model's outputs
 DEEPSPEED = "deepspeed"
 SCRIPTS = ("transformers", "torch")  # frameworks whose models PEFT adapts, in a script of one's own or by the Trainer
@@ -46,6 +48,11 @@ class Software:
     def tiled(self) -> bool:
         """Whether MLPs run in tiles of the sequence."""
         return TILED in self.kernels
+
+    @property
+    def quiet(self) -> Software:
+        """The same out of training, where no noise is added."""
+        return replace(self, kernels=self.kernels - {NOISED})
 
     @property
     def clones(self) -> bool:
@@ -82,6 +89,18 @@ class Software:
     def liger(self) -> str:
         """The release of Liger's kernels; fms-acceleration carries a copy of an early one of its own."""
         return "0" if FOAK in self.kernels else self.release("liger-kernel", "liger")
+
+
+def kernels_of(plan: Plan) -> frozenset[str]:
+    """The plan's fused kernel sets, and what besides is done otherwise than the model's own code does it."""
+    stack = plan.stack
+    said = {
+        TILED: plan.parallel.options.get("tiled_mlp"),
+        COPIED_OUTPUTS: looks_for_unused(plan),
+        WHOLE_LOSS: compiles_whole_loss(plan),
+        NOISED: stack.framework in NOISE.frameworks and stack.options.get(NOISE.option),
+    }
+    return frozenset((*stack.kernels, *(name for name, holds in said.items() if holds)))
 
 
 def compiles_whole_loss(plan: Plan) -> bool:

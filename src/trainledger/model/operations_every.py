@@ -1,4 +1,5 @@
-"""Operations of Llama 4 and Ministral 3: queries times numbers by position, and experts that see every token."""
+"""Operations of Llama 4 and Ministral 3: queries times numbers by position, and experts that see every token; and the
+noise that a trainer adds to the embedding's rows."""
 
 from __future__ import annotations
 
@@ -6,6 +7,11 @@ from dataclasses import dataclass
 
 from trainledger.model.operations import ActKind
 from trainledger.model.weights import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Noise of the input's size and dtype, added to it in a tensor of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from trainledger.model.operations import (
     View,
     sides,
 )
-from trainledger.model.operations_every import EveryExpert, SigmoidRouter, SummedExperts, Tempered
+from trainledger.model.operations_every import EveryExpert, Noise, SigmoidRouter, SummedExperts, Tempered
 from trainledger.model.operations_experts import KEPT, Experts, Looped, Router
 from trainledger.model.operations_latent import Concat, FilledKeys, GroupRouter, Pairs, Turn
 from trainledger.model.operations_linear import CausalConv, DeltaRule, GatedNorm, Mixed, Transposed
@@ -83,6 +83,7 @@ __all__ = [
     "LowRank",
     "Model",
     "Multiply",
+    "Noise",
     "Norm",
     "NormKind",
     "Op",
@@ -147,6 +148,7 @@ Spec: TypeAlias = (
     | FilledKeys
     | Experts
     | Looped
+    | Noise
     | Tempered
     | SigmoidRouter
     | EveryExpert
