@@ -76,6 +76,37 @@ COUNTS_CONTEXT = _since("0.12", "the default bucket counts context-parallel rank
 GATHERS_AT_STEP = _since("0.9", "no buckets where weights are gathered with the optimizer's step", TRAINING)
 LAID_OUT_AHEAD = _since("0.18", "buffers laid out before they are wrapped, dense and expert in one order", TRAINING)
 LAID_OUT_BY_INSTANCE = _since("0.19", "buffers padded for the ranks of one instance", TRAINING)
+FURTHER_RENAMED = _since(
+    "0.17", "another name for the layer within a layer that predicts a further token",
+    "megatron/core/transformer/multi_token_prediction.py",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherLayer:
+    """What a layer that predicts a further token has beside the layer inside it, and how that one is called: before it
+    was renamed, and since."""
+
+    own: tuple[str, ...]
+    before: str
+    since: str
+    source: Source
+
+    def inner(self, release: str) -> str:
+        """The layer's name in this release."""
+        return self.since if FURTHER_RENAMED.holds(release) else self.before
+
+
+FURTHER = FurtherLayer(
+    ("enorm.", "hnorm.", "eh_proj.", "final_layernorm."),
+    "transformer_layer.",
+    "mtp_model_layer.",
+    Source(
+        "Megatron-Core MultiTokenPredictionLayer",
+        "megatron/core/transformer/multi_token_prediction.py",
+        "core_v0.12.0 to core_v0.19.0",
+    ),
+)
 STANDS_IN = _since(
     "0.14", "one stand-in for the output layer's gradient, kept", "megatron/core/tensor_parallel/layers.py"
 )

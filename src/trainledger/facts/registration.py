@@ -167,13 +167,14 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(
         ("megatron-gpt",),
         (
-            "input_layernorm", "self_attention.linear_proj", "self_attention.linear_q", "self_attention.linear_kv",
-            "self_attention", "pre_mlp_layernorm", "mlp.router", "mlp.experts", "mlp.shared_experts", "mlp",
+            "enorm", "hnorm", "eh_proj", "input_layernorm", "self_attention.linear_proj", "self_attention.linear_q",
+            "self_attention.linear_kv", "self_attention", "pre_mlp_layernorm", "mlp.router", "mlp.experts",
+            "mlp.shared_experts", "mlp", "final_layernorm",
         ),
         Source(
             "Megatron-Core, modules of a layer",
-            "megatron/core/transformer/{transformer_layer,attention,multi_latent_attention,moe/moe_layer,mlp}.py, "
-            "__init__",
+            "megatron/core/transformer/{transformer_layer,attention,multi_latent_attention,moe/moe_layer,mlp,"
+            "multi_token_prediction}.py, __init__",
             "core_v0.8.0 to core_v0.19.0",
         ),
     ),

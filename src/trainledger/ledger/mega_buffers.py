@@ -11,6 +11,7 @@ from trainledger.facts.dtypes import FP32
 from trainledger.facts.megatron_buffers import release_of
 from trainledger.facts.registration import rank_in
 from trainledger.ledger.mega_fp8 import Quant, own_dtype, stored
+from trainledger.ledger.mega_named import in_further, in_layer
 from trainledger.ledger.mega_run import Chunk, Rank
 from trainledger.lines.param_bucketing import Bucketing, bucket_of
 from trainledger.lines.param_buffers import Parameter, Wrap, experts_apart
@@ -41,7 +42,8 @@ def weights_of(rank: Rank, chunk: Chunk) -> list[Named]:
     if chunk.normed:
         found += [("", -1, weight) for weight in norms]
     for block in model.further if chunk.further else ():
-        inner = sorted(taken_apart(block.weights, grouped), key=lambda one: rank_in(model.family, one.name))
+        names = in_layer(block, rank.job.run.software)
+        inner = sorted(taken_apart(block.weights, grouped), key=lambda one: rank_in(model.family, names(one.name)))
         found += [(f"{block.name}.{at}.", -1, weight) for at in range(chunk.further) for weight in inner]
     if chunk.last:
         apart = degrees(rank.plan).pp > 1
@@ -96,15 +98,20 @@ def quant_of_rank(rank: Rank) -> Quant | None:
 
 def _named(stage: Rank, chunk: Chunk) -> Iterator[Named]:
     """Parameters with their names: layers are numbered within their chunk, their parameters as they are registered."""
-    family, found = stage.job.model.family, weights_of(stage, chunk)
+    model, found = stage.job.model, weights_of(stage, chunk)
+    software, release = stage.job.run.software, release_of(stage.plan.stack.versions)
+    blocks = [(block, in_layer(block, software)) for block in model.blocks]
+    naming = {layer: names for block, names in blocks for layer in block.layers}
+    further = [(block.name, in_further(block, software, release)) for block in model.further]
     first = min((at for at, (_, layer, _) in enumerate(found) if layer >= 0), default=len(found))
     layers = sorted(
         (one for one in found if one[1] >= 0),
-        key=lambda one: (chunk.layers.index(one[1]), rank_in(family, one[2].name)),
+        key=lambda one: (chunk.layers.index(one[1]), rank_in(model.family, naming[one[1]](one[2].name))),
     )
     for prefix, layer, weight in (*found[:first], *layers, *found[first + len(layers) :]):
         number = f"{chunk.layers.index(layer)}." if layer >= 0 else ""
-        yield f"{prefix}{number}{weight.name}", layer, weight
+        names = naming[layer] if layer >= 0 else next((own for name, own in further if prefix.startswith(name)), str)
+        yield f"{prefix}{number}{names(weight.name)}", layer, weight
 
 
 def wrap_of(plan: Plan, stage: int = 0, chunk: int = 0, elements: int = 0) -> Wrap:
