@@ -59,3 +59,39 @@ def test_deepspeed_reduces_in_a_clone_of_all_ranks() -> None:
     assert groups_of(plan_of(parallel={"strategy": "zero2", "dp": 4}, stack=stack)) == ("all ranks", "clone of all")
     assert groups_of(plan_of(parallel={"strategy": "fsdp2", "dp": 4})) == ("all ranks",)
     assert groups_of(plan_of()) == ()
+
+
+TITAN = {"framework": "torchtitan", "versions": {}, "attention": "flash"}
+
+
+@pytest.mark.parametrize(
+    ("parallel", "stack", "expected"),
+    [
+        ({"strategy": "fsdp2", "dp": 8}, TITAN, ()),
+        ({"strategy": "fsdp2", "dp": 4, "tp": 2}, TITAN, ("tensor parallel", "data parallel", "loss")),
+        (
+            {"strategy": "hsdp", "dp": 4, "shard": 2, "pp": 2},
+            TITAN,
+            ("data parallel", "replicated", "pipeline parallel", "loss"),
+        ),
+        ({"strategy": "fsdp2", "dp": 2, "cp": 4}, TITAN, ("context parallel",)),
+        ({"strategy": "hsdp", "dp": 8, "shard": 4}, {"versions": {}}, ("data parallel", "replicated")),
+        ({"strategy": "ddp", "dp": 8}, {"versions": {}}, ()),
+    ],
+)
+def test_every_axis_of_a_device_mesh_has_a_communicator_of_its_own(
+    parallel: dict[str, Any], stack: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    assert groups_of(plan_of(parallel=parallel, stack=stack)) == ("all ranks", *expected)
+
+
+def test_experts_of_a_device_mesh_have_two_groups_more() -> None:
+    model = {
+        **LLAMA,
+        "model_type": "qwen3_moe",
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 64,
+    }
+    plan = plan_of(model, parallel={"strategy": "fsdp2", "dp": 8, "ep": 4}, stack=TITAN)
+    assert groups_of(plan) == ("all ranks", "expert parallel", "expert sharded")

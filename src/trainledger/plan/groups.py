@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from trainledger.facts.megatron import FRAMEWORKS
-from trainledger.facts.meshes import CP, DP, EDP, EP, ETP, HEAD_EXCHANGE, NODE, PP, TP
+from trainledger.facts.meshes import CP, DP, EDP, EP, ETP, HEAD_EXCHANGE, NODE, PP, REPLICATE, SHARD, TP
 from trainledger.plan.degrees import degrees
 from trainledger.plan.engines import deepspeed_of
 from trainledger.plan.mesh import Mesh, mesh_of
@@ -22,15 +22,16 @@ def groups_of(plan: Plan) -> tuple[str, ...]:
     """Names of the groups whose communicators a rank of the plan opens (those of one rank have none).
 
     Source: megatron/core/parallel_state.py (0.14 to 0.19); deepspeed/utils/groups.py, _clone_world_group, and
-    runtime/zero/stage3.py, barriers of all ranks (0.9.5 to 0.19.8); NCCL opens a communicator at its group's first
-    collective.
+    runtime/zero/stage3.py, barriers of all ranks (0.9.5 to 0.19.8); torchtitan/distributed/parallel_dims.py and
+    utils.py, set_pg_timeouts, a barrier of all ranks (0.1 to 2026-08); torch/distributed/device_mesh.py, which takes
+    the group of all ranks for a mesh of one axis. NCCL opens a communicator at its group's first collective.
     """
     if degrees(plan).world == 1:
         return ()
     if plan.stack.framework in FRAMEWORKS:
         return ("all ranks", *_megatron(plan))
     if not deepspeed_of(plan):
-        return ("all ranks",)
+        return ("all ranks", *_meshed(plan))
     return (
         "all ranks",
         *(("sequence parallel", "sequence data parallel") if plan.parallel.cp > 1 else ("clone of all",)),
@@ -59,6 +60,25 @@ def _megatron(plan: Plan) -> Iterator[str]:
     for name, ranks in named.items():
         if ranks > 1:
             yield name
+
+
+def _meshed(plan: Plan) -> Iterator[str]:
+    """Groups of PyTorch's device meshes, those of all ranks left out: one for each axis; torchtitan sums its loss
+    up over all ranks that have data of their own."""
+    mesh = mesh_of(plan)
+    size = {TP: 1, CP: 1, PP: 1, DP: 1, SHARD: 1, REPLICATE: 1} | dict(mesh.dense)
+    sharded = size[SHARD] * size[DP] * size[CP]
+    named = {
+        "tensor parallel": size[TP],
+        "context parallel": size[CP],
+        "data parallel": sharded,
+        "replicated": size[REPLICATE],
+        "pipeline parallel": size[PP],
+        "loss": sharded * size[REPLICATE] if plan.stack.framework == "torchtitan" else 1,
+    }
+    if mesh.size(EP) > 1:
+        named |= {"expert parallel": mesh.size(EP), "expert sharded": mesh.size(EDP)}
+    yield from (name for name, ranks in named.items() if 1 < ranks < mesh.world)
 
 
 def peers_of(plan: Plan) -> tuple[int, int]:
