@@ -22,7 +22,8 @@ def megatron(experts: int = 0, **parallel: Any) -> Any:
     [
         ({"dp": 8}, 0, 0),
         ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "a2a"}}, 7, 0),
-        ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "p2p"}}, 1, 0),
+        ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "p2p"}}, 2, 0),
+        ({"dp": 1, "cp": 2, "options": {"cp_comm_type": "p2p"}}, 1, 0),
         ({"dp": 1, "cp": 8, "options": {"cp_comm_type": "all_gather"}}, 0, 0),
         (
             {"dp": 1, "cp": 8, "options": {"cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": [4, 2]}},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainledger.answer.expert_buffers import expert_buffers
 from trainledger.answer.graph_pools import graph_pools
 from trainledger.answer.replayed import Replayed
+from trainledger.answer.waiting import waiting
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.default_words import SHARDING
 from trainledger.facts.overheads import (
@@ -39,8 +40,8 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest moment in three amounts. `active` is allocated: nothing here waits for another stream. `replayed`:
-    the amounts are those of a replay on the allocator, not of a sourced ratio."""
+    """The largest moment in three amounts. `active`: allocated, and what waits for another stream. `replayed`: the
+    amounts are those of a replay on the allocator, not of a sourced ratio."""
 
     moment: str
     allocated: Band
@@ -101,14 +102,27 @@ def peaks_of(plan: Plan, ledger: Ledger, run: Replayed | None) -> tuple[Peak, Pe
     """The peak over building and steps, and over whole steps only."""
     steps = tuple(moment for moment in ledger.moments if in_steps(moment.name))
     if run is not None:
-        over = replayed_over(plan)
-        return _replayed(largest(ledger.moments), run.most, over), _replayed(largest(steps), run.reserved, over)
+        over, late = replayed_over(plan), waiting(plan, ledger)
+        whole = _replayed(largest(ledger.moments), run.most, over)
+        return _with_waiting(whole, late), _with_waiting(_replayed(largest(steps), run.reserved, over), late)
     return _peak(plan, ledger, ledger.moments), _peak(plan, ledger, steps)
 
 
 def _replayed(moment: Moment, reserved: int, over: Over) -> Peak:
     allocated = scaled(moment.allocated, over.allocated)
     return Peak(moment.name, allocated, allocated, scaled(reserved, over.reserved), True)
+
+
+def _with_waiting(peak: Peak, late: Interval | None) -> Peak:
+    """A peak with blocks that wait for another stream."""
+    if late is None:
+        return peak
+    return replace(peak, active=_more(peak.active, late), reserved=_more(peak.reserved, late))
+
+
+def _more(band: Band, beside: Interval) -> Band:
+    low, expected, high = (round(one) for one in (beside.low, beside.expected, beside.high))
+    return Band(band.low + low, band.expected + expected, band.high + high)
 
 
 def _peak(plan: Plan, ledger: Ledger, moments: tuple[Moment, ...]) -> Peak:

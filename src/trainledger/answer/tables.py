@@ -9,6 +9,7 @@ from trainledger.answer.bands import Band, Peak, ratio_of, replayed_over
 from trainledger.answer.estimate import Estimate, peak_of
 from trainledger.answer.expert_buffers import expert_buffers
 from trainledger.answer.graph_pools import graph_pools
+from trainledger.answer.waiting import waiting
 from trainledger.base.problems import InputError, Problem, nearest
 from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
@@ -170,7 +171,9 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     what = "live tensors, each rounded as the allocator rounds; high: large blocks not split"
     if peak.replayed:
         what = "live tensors in the allocator's blocks, by replay of every birth and death"
-    waiting = "allocated, and blocks that wait for another stream (none here)"
+    late = waiting(answer.plan, answer.ledger) if peak.replayed else None
+    more = ", ".join(sorted({*bases, late.basis.value} if late else bases))
+    held = "allocated, and blocks that wait for another stream" + " (none here)" * (late is None)
     groups, loaded = groups_of(answer.plan), libraries(answer.plan.stack.kernels)
     torch = answer.plan.stack.versions.get("torch", "")
     own, links = context(answer.architecture, torch), communicators(answer.ranks, len(groups))
@@ -188,19 +191,21 @@ def amounts(answer: Estimate) -> tuple[Amount, ...]:
     ranks += " and what CUDA graphs keep apart" * bool(graphs)
     return (
         Amount("allocated", peak.allocated, ", ".join(bases), what, str(CUDA.source)),
-        Amount("active", peak.active, ", ".join(bases), waiting, str(CUDA.source)),
-        Amount("reserved", peak.reserved, *_reserved(peak, ratio)),
+        Amount("active", peak.active, more, held, str(late.source if late else CUDA.source)),
+        Amount("reserved", peak.reserved, *_reserved(peak, ratio, late)),
         Amount("device", answer.device, own.basis.value, f"reserved, the process's context{ranks}", outside),
     )
 
 
-def _reserved(peak: Peak, ratio: Interval) -> tuple[str, str, str]:
+def _reserved(peak: Peak, ratio: Interval, late: Interval | None) -> tuple[str, str, str]:
     if not peak.replayed:
         return ratio.basis.value, _times(ratio), str(ratio.source)
-    what = "what the replay took from the device"
-    if peak.reserved.low == peak.reserved.high:
-        return Basis.COUNTED.value, what, str(CUDA.source)
-    return Basis.COUNTED.value, f"{what}, with the band of measured runs around it", f"{CUDA.source}; {ratio.source}"
+    what, basis, sources = "what the replay took from the device", Basis.COUNTED.value, [CUDA.source]
+    if late is not None:
+        what, basis, sources = f"{what}, and what waits", f"{late.basis.value}, {basis}", [CUDA.source, late.source]
+    if peak.reserved.low != peak.reserved.high:
+        what, sources = f"{what}, with the band of measured runs around it", [*sources, ratio.source]
+    return basis, what, "; ".join(str(one) for one in sources)
 
 
 def roles_of(answer: Estimate, rank: str = "") -> tuple[Role, ...]:

@@ -11,7 +11,7 @@ from trainledger.facts.allocator import CUDA
 from trainledger.facts.code_read import ACCUMULATE, AUTOGRAD
 from trainledger.facts.dtypes import DType
 from trainledger.ledger.tape import Storage
-from trainledger.lines.line import Account, Line, Use
+from trainledger.lines.line import Account, Duty, Line, Use
 
 
 class Made(NamedTuple):
@@ -56,7 +56,9 @@ class Book:
             number = self._index[key] = len(self.lines)
             source = ACCUMULATE if account is Account.GRADIENTS else AUTOGRAD
             line = Line(account, name, storage.dims, storage.dtype, storage.size, storage.basis, source, why)
-            self.lines.append(replace(line, use=Use(storage.stream)) if storage.stream else line)
+            duty = Duty.SENT if storage.sent else Duty.HELD
+            special = storage.stream or storage.sent
+            self.lines.append(replace(line, use=Use(storage.stream, duty=duty)) if special else line)
         return number
 
     def tensor(self, account: Account, name: str, dims: Dims, dtype: DType, source: Source) -> int:

@@ -46,6 +46,11 @@ class _Made:
         self.all += made
         return made
 
+    def send(self, dims: Dims, dtype: DType, name: str) -> None:
+        """One that a communicator's stream reads or writes."""
+        (one,) = self.make(dims, dtype, name)
+        self.f.tape.storages[one] = self.f.tape.storages[one]._replace(sent=True)
+
 
 def _both(dims: Dims) -> Dims:
     """Keys and values as one tensor."""
@@ -77,11 +82,11 @@ def _steps(f: Frame, ranks: int, qkv: Heads) -> _Made:
     """What the steps of a ring over these ranks make, and the sum of their outputs."""
     t, (q, k, _) = f.tape, qkv
     made = _Made(f)
-    made.make(_both(t.dims[k]), t.dtype[k], "keys and values sent")
+    made.send(_both(t.dims[k]), t.dtype[k], "keys and values sent")
     for step in range(ranks):
         made.stream = step % len((0, RING.stream)) * RING.stream
         if step < ranks - 1 - 1:
-            made.make(_both(t.dims[k]), t.dtype[k], f"keys and values received in step {step}")
+            made.send(_both(t.dims[k]), t.dtype[k], f"keys and values received in step {step}")
         made.make(t.dims[q], t.dtype[q], f"output of step {step}")
         made.make(t.dims[q][:-1], FP32, f"logsumexp of step {step}")
     made.stream = 0

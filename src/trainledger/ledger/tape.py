@@ -66,7 +66,7 @@ class Prim(NamedTuple):
 
 class Storage(NamedTuple):
     """One allocation: its rounded bytes and what it holds. `weight` names the parameter a gradient belongs to;
-    `stream`: the CUDA stream on which it is made (0: that of compute)."""
+    `stream`: the CUDA stream on which it is made (0: that of compute); `sent`: a communicator's stream uses it."""
 
     size: int
     dims: Dims
@@ -75,6 +75,7 @@ class Storage(NamedTuple):
     weight: Weight | None = None
     basis: Basis = Basis.COUNTED
     stream: int = 0
+    sent: bool = False
 
     @classmethod
     def of(cls, dims: Dims, dtype: DType, name: str, weight: Weight | None = None) -> Storage:

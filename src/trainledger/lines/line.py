@@ -48,6 +48,7 @@ class Duty(StrEnum):
 
     HELD = "held"  # the tensor itself, where it is read and written
     PASSED = "passed"  # a buffer through which what lies elsewhere comes and goes
+    SENT = "sent"  # what another stream reads or writes: it is free again when that one is done
     PARKED = "parked"  # states that wait while other roles act, and are back elsewhere when they are updated
 
 

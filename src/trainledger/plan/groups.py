@@ -14,7 +14,7 @@ from trainledger.plan.mesh import Mesh, mesh_of
 from trainledger.plan.schema import Plan
 from trainledger.plan.stages import chunks_of
 
-ENDS = ("first", "last")  # stages with one neighbour
+ENDS = ("first", "last")  # stages with one neighbour; ranks round a ring have one on each side
 GATHERED = ("allgather", "flex")  # dispatchers that gather tokens, or bring buffers of their own
 
 
@@ -98,15 +98,15 @@ def peers_of(plan: Plan) -> tuple[int, int]:
 
 
 def _sharing(ranks: int, options: Mapping[str, Any]) -> int:
-    """Peers of a rank among those that share a sequence: all where heads are exchanged; one round a ring, to which it
-    sends and from whose other side it receives; none where keys and values are gathered; where there are levels, all of
-    its group and one of the others."""
+    """Peers of a rank among those that share a sequence: all where heads are exchanged; both neighbours round a ring,
+    which goes one way forward and the other way back; none where keys and values are gathered; where there are levels,
+    all of its group and the neighbours among the others."""
     way = options.get("cp_comm_type") or "p2p"
     if way in HEAD_EXCHANGE.names:
         return ranks - 1
     inner, *outer = options.get("hierarchical_context_parallel_sizes") or (1, ranks)
-    around = min(prod(outer) - 1, 1)
-    return {"p2p": min(ranks - 1, 1), "a2a+p2p": int(inner) - 1 + around}.get(way, 0)
+    around, ring = (min(count - 1, len(ENDS)) for count in (prod(outer), ranks))
+    return {"p2p": ring, "a2a+p2p": int(inner) - 1 + around}.get(way, 0)
 
 
 def _span(mesh: Mesh, axis: str) -> int:
