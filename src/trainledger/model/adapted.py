@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainledger.base.dims import Axis, Dim, Dims
-from trainledger.facts.dtypes import DTYPES, INT64, DType
+from trainledger.facts.dtypes import DTYPES, DType
 from trainledger.facts.peft import LORA_KINDS
 from trainledger.facts.peft_experts import DEFAULT_SCALE
 from trainledger.facts.peft_methods import IMPORTANCE
+from trainledger.model.adapter_buffers import frozen_pair, places, scores
 from trainledger.model.decoder import weights_of
 from trainledger.model.deltas import Layer, delta_of
 from trainledger.model.mapped import mapped
@@ -38,8 +39,6 @@ from trainledger.model.program import (
 from trainledger.model.stacked import ALL_LINEAR, PARAMETERS, Scaled, folded, meant, named, parameters_of
 from trainledger.plan.training import Adapter
 
-FACTORS = ("A", "E", "B")  # AdaLoRA's
-SIDES = ("rows", "cols")  # of entries of OFT's blocks
 COPIED = ("weight", "bias")  # what a module trained whole holds
 
 
@@ -153,28 +152,12 @@ def adapted(model: Model, method: Method) -> Model:
 
 
 def _beside(model: Model, method: Method) -> Iterable[Buffer]:
-    """What a method keeps besides parameters: VeRA one pair of frozen matrices, AdaLoRA scores of every factor, OFT the
-    rows and the columns of the entries of a block."""
-    specs = [(block, op.spec) for block in model.blocks for op in block.ops if isinstance(op.spec, Linear)]
-    changed = [(block, spec, spec.adapter) for block, spec in specs if isinstance(spec.adapter, Delta)]
-    if method.kind == "vera" and changed:
-        inners, outers = zip(*(sides(spec) for _, spec, _ in changed), strict=True)
-        inner, outer = (max(axes, key=lambda axis: axis.size) for axes in (inners, outers))
-        yield Buffer("vera_A", (Axis(Dim.RANK, method.rank), inner), method.dtype)
-        yield Buffer("vera_B", (outer, Axis(Dim.RANK, method.rank)), method.dtype)
+    """What a method keeps besides parameters."""
+    if method.kind == "vera":
+        return frozen_pair(model, method.rank, method.dtype)
     if method.kind == "adalora" and method.scores:
-        for block, _, delta in changed:
-            for layer in block.layers:
-                for one in delta.weights[: len(FACTORS)]:
-                    yield from (
-                        Buffer(f"{name} of {block.name}.{layer}.{one.name}", one.dims) for name in IMPORTANCE.tensors
-                    )
-    if method.kind == "oft":
-        for block, _, delta in changed:
-            for layer in block.layers:
-                for one in delta.weights:
-                    at = f"{block.name}.{layer}.{one.name.removesuffix('.weight')}"
-                    yield from (Buffer(f"{at}.{name}", one.dims[1:], INT64) for name in SIDES)
+        return scores(model)
+    return places(model) if method.kind == "oft" else ()
 
 
 def _block(block: Block, method: Method) -> Iterable[Block]:
