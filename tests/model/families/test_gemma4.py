@@ -55,8 +55,9 @@ def test_heads_of_full_layers_are_apart_where_keys_are_values() -> None:
     assert {name: rotary.width(name) for name in rotary.sets} == {"local": 16, "": 24}
 
 
-def test_a_saved_config_says_heads_layer_by_layer() -> None:
-    own = {str(at): {"head_dim": 32, "num_key_value_heads": 4} for at in (5, 6)}
+@pytest.mark.parametrize("name", ["{}", "{:02}"])  # as in a plan; as Transformers 5.24.0 saves them
+def test_a_saved_config_says_heads_layer_by_layer(name: str) -> None:
+    own = {name.format(at): {"head_dim": 32, "num_key_value_heads": 4} for at in (5, 6)}
     assert attentions(build({**KEYS, "per_layer_config": own}))[4:] == [(8, 2, 16), (0, 4, 32), (0, 4, 32)]
 
 

@@ -122,8 +122,10 @@ def _heads(keys: Keys, at: int, slides: bool) -> Heads:
 
 
 def _own_keys(keys: Keys, listed: object, at: int) -> Keys:
-    """The keys of one layer, where a saved config lists what differs from those of all."""
-    given = listed.get(str(at), listed.get(at, {})) if isinstance(listed, dict) else None
+    """The keys of one layer, where a saved config lists what differs from those of all, by numbers of equal width (05)
+    as Transformers writes them."""
+    numbered = {str(name).lstrip("0") or "0": one for name, one in listed.items()} if isinstance(listed, dict) else None
+    given = numbered.get(str(at), {}) if numbered is not None else None
     if not isinstance(given, dict) or not given.keys() <= {"head_dim", "num_key_value_heads"}:
         keys.refuse("per_layer_config", given, "head_dim and num_key_value_heads of a layer, by its number, are known")
         given = {}
