@@ -6,7 +6,7 @@ the values of earlier keys.
 
 from __future__ import annotations
 
-from trainledger.facts import defaults_megatron
+from trainledger.facts import defaults_megatron, defaults_rl
 from trainledger.facts.allocator_settings import ALLOCATOR_TEXTS
 from trainledger.facts.colossal import LOW_LEVEL
 from trainledger.facts.default_row import ABSENT, GIVEN, DefaultRow, Of
@@ -174,6 +174,6 @@ REST = (
 )
 
 DEFAULTS: tuple[DefaultRow, ...] = (
-    *SCOPE, *defaults_megatron.PARALLEL, *PARALLEL, *defaults_megatron.PRECISION, *PRECISION, *UPDATE,
-    *defaults_megatron.REST, *REST, *defaults_megatron.KERNELS,
+    *SCOPE, *defaults_megatron.PARALLEL, *PARALLEL, *defaults_megatron.PRECISION, *defaults_rl.PRECISION, *PRECISION,
+    *defaults_rl.UPDATE, *UPDATE, *defaults_megatron.REST, *defaults_rl.STACK, *REST, *defaults_megatron.KERNELS,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainledger.facts import defaults_rl
 from trainledger.facts.deepspeed import STAGES
 from trainledger.facts.default_row import GIVEN, DefaultRow, Follows, Of
 from trainledger.facts.default_words import (
@@ -116,6 +117,7 @@ PARALLEL = (
     DefaultRow(
         "parallel.strategy", "fsdp2", "data_parallel_shard_degree -1: all ranks shard", TITAN, (framework(*TITANS),)
     ),
+    *defaults_rl.STRATEGY,
     DefaultRow("parallel.strategy", "ddp", "the Trainer wraps the model in DDP", TRAINER),
     DefaultRow(
         "parallel.shard",
