@@ -60,6 +60,25 @@ def test_a_broken_command_says_what_is_wrong(tmp_path: Path, text: str, words: s
 
 
 @pytest.mark.parametrize(
+    "more, rows",
+    [
+        ("--val_dataset a.jsonl", 1),
+        ("--cached_val_dataset a", 1),
+        ("--split_dataset_ratio 0.01 --per_device_eval_batch_size 4", 4),
+        ("--split_dataset_ratio 0.01 --streaming true", None),
+        ("--split_dataset_ratio 0", None),
+        ("--val_dataset a.jsonl --eval_strategy no", None),
+        ("--val_dataset a.jsonl --save_strategy no", None),
+        ("--val_dataset a.jsonl --save_strategy no --eval_strategy epoch", 1),
+        ("--eval_strategy steps", None),  # without a set there is none
+    ],
+)
+def test_an_evaluation_where_there_is_a_set_for_it(tmp_path: Path, more: str, rows: int | None) -> None:
+    found = draft(tmp_path, f"{RUN} {more}\n").plan.evaluation
+    assert (found and found.micro_batch) == rows
+
+
+@pytest.mark.parametrize(
     "processes, micro, steps", [("", "", 16), ("NPROC_PER_NODE=4 ", "", 4), ("NPROC_PER_NODE=4 NNODES=2 ", "3", 1)]
 )
 def test_the_accumulation_makes_sixteen_sequences(tmp_path: Path, processes: str, micro: str, steps: int) -> None:

@@ -29,22 +29,23 @@ freeze_parameters_ratio freeze_parameters_regex trainable_parameters trainable_p
 cpo_alpha ref_model adapters vera_rank boft_block_size boft_block_num boft_n_butterfly_factor boft_dropout
 fourier_n_frequency adalora_init_r use_vllm vllm_mode vllm_gpu_memory_utilization
 vllm_tensor_parallel_size sleep_level offload_optimizer offload_model reward_model rpo_alpha
-beta neftune_alpha neftune_noise_alpha loss_type bf16 fp16
+beta neftune_alpha neftune_noise_alpha loss_type bf16 fp16 eval_strategy val_dataset cached_val_dataset
+split_dataset_ratio streaming
 """
 _NOTHING = """
 model_revision task_type new_special_tokens local_repo_path init_strategy template template_type system
 truncation_strategy truncation_direction agent_template norm_bbox use_chat_template padding_side loss_scale
 is_binary_loss_scale template_backend response_prefix enable_thinking preserve_thinking add_non_thinking_prefix
-disable_ignore_empty_think tools_prompt dataset val_dataset cached_dataset cached_val_dataset split_dataset_ratio
+disable_ignore_empty_think tools_prompt dataset cached_dataset
 data_seed dataset_seed dataset_num_proc preprocess_num_proc load_from_cache_file dataset_shuffle
-val_dataset_shuffle streaming interleave_prob stopping_strategy shuffle_buffer_size download_mode columns strict
+val_dataset_shuffle interleave_prob stopping_strategy shuffle_buffer_size download_mode columns strict
 disable_auto_column_mapping model_name model_author custom_dataset_info check_dataset_strategy dataset_test_ratio
 train_dataset_sample val_dataset_sample custom_train_dataset_path custom_val_dataset_path self_cognition_sample
 max_new_tokens temperature top_k top_p repetition_penalty num_beams stream stop_words logprobs top_logprobs
 structured_outputs_regex tuner_backend seed load_args load_data_args packing_num_proc packing_strategy
 lazy_tokenize use_hf hub_token ddp_timeout ddp_backend ignore_args_error use_swift_lora external_plugins
 custom_register_path enable_npu_model_patch swanlab_* add_version add_output_dir_suffix create_checkpoint_symlink
-output_dir learning_rate eval_strategy lora_alpha lorap_lr_ratio lora_lr_ratio use_rslora init_weights
+output_dir learning_rate lora_alpha lorap_lr_ratio lora_lr_ratio use_rslora init_weights
 init_lora_weights lora_ga_* fourier_scaling vera_projection_prng_key vera_d_initial adalora_target_r adalora_tinit
 adalora_tfinal adalora_deltaT adalora_beta1 adalora_beta2 adalora_orth_reg_weight check_model acc_strategy
 acc_steps train_dataloader_shuffle max_epochs aligner_lr vit_lr resume_only_model eval_metric metric callbacks
@@ -100,6 +101,7 @@ SWIFT_KEYS: tuple[KeyRow, ...] = (
 # What ms-swift hands the Trainer where a key is left out; `path` is the Trainer's argument.
 SWIFT_FILLED: tuple[FilledRow, ...] = (
     FilledRow("per_device_train_batch_size", 1, "per_device_train_batch_size 1", TRAINER),
+    FilledRow("per_device_eval_batch_size", 1, "per_device_eval_batch_size 1", TRAINER),
     FilledRow("gradient_checkpointing", True, "gradient_checkpointing true", TRAINER),
     FilledRow("lora_r", 8, "lora_rank 8", ARGUMENTS),
     FilledRow("lora_dropout", 0.05, "lora_dropout 0.05", ARGUMENTS),

@@ -18,7 +18,7 @@ from trainledger.importers.piece import Given, Piece, Rank
 from trainledger.importers.script import Command
 from trainledger.importers.shell_words import Word
 from trainledger.importers.swift_roles import grpo_roles
-from trainledger.importers.swift_run import adapter, batch, optimizer, parallel, precision, recompute, stack
+from trainledger.importers.swift_run import adapter, batch, evaluation, optimizer, parallel, precision, recompute, stack
 
 NAME, PACKAGE = "ms-swift", "ms-swift"
 VERBS = {"sft": "sft", "pt": "pretrain", "rlhf": "rlhf", "dpo": "dpo", "orpo": "orpo", "simpo": "simpo"}
@@ -66,6 +66,8 @@ def extract(given: Input, context: Context) -> Piece:
     parallel(front, folder)
     if front.args["_task"].value == SAMPLED:
         grpo_roles(front)
+    else:
+        evaluation(front)
     front.trainer()
     front.run(context)
     if world is not None:

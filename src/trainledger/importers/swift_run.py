@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainledger.facts.import_bundled import SWIFT_BUNDLED, SWIFT_FSDP2
+from trainledger.facts.import_hf import NEVER
 from trainledger.facts.import_swift import (
     ATTENTION,
     BITS,
@@ -155,6 +156,24 @@ def batch(front: FrontEnd, world: Given | None) -> None:
     front.fill((KEPT_LOGITS,))
     if own.flag("use_logits_to_keep") is False:
         front.args.pop("use_logits_to_keep", None)
+
+
+def evaluation(front: FrontEnd) -> None:
+    """An evaluation wherever there is a set for it: one of its own, or a share of the training's, which a stream has
+    none of. Where no strategy is named it follows that of checkpoints.
+
+    Source: swift/arguments/sft_args.py, _init_eval_strategy; base_args/data_args.py, _init_val_dataset_exists (4.6).
+    """
+    own, strategies = front.own, ("eval_strategy", "save_strategy")
+    sets = [name for name in ("val_dataset", "cached_val_dataset") if own.raw(name)]
+    if (own.number("split_dataset_ratio") or 0) > 0 and not own.flag("streaming"):
+        sets.append("split_dataset_ratio")
+    said = next((name for name in strategies if own.raw(name) is not None), "")
+    if not sets or str(own.raw(said) if said else "").lower() in NEVER:
+        return
+    front.hand(strategies[0], own.raw(said) if said else "steps", said or sets[0])
+    front.same(("per_device_eval_batch_size", "per_device_eval_batch_size"))
+    front.fill(SWIFT_FILLED, "per_device_eval_batch_size")
 
 
 def recompute(front: FrontEnd, world: Given | None) -> None:
