@@ -41,13 +41,15 @@ class Band:
 @dataclass(frozen=True, slots=True)
 class Peak:
     """The largest moment in three amounts. `active`: allocated, and what waits for another stream. `replayed`: the
-    amounts are those of a replay on the allocator, not of a sourced ratio."""
+    amounts are those of a replay on the allocator, not of a sourced ratio. `reserver`: the rank that reserves the most,
+    where it is another than the one that holds the most."""
 
     moment: str
     allocated: Band
     active: Band
     reserved: Band
     replayed: bool
+    reserver: int | None = None
 
 
 NOTHING = Ledger((), (), ())  # of a plan whose graphs are not asked for

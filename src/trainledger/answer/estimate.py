@@ -15,6 +15,8 @@ from trainledger.answer.check_acting import acts
 from trainledger.answer.notes import Notes, notes_of, states_note
 from trainledger.answer.notes_megatron import stage_note
 from trainledger.answer.replayed import Replayed, replayed
+from trainledger.answer.stages import Stage, fullest, stages_of
+from trainledger.answer.stages import peaks as peaks_over
 from trainledger.answer.verdict import Verdict, judge, worst
 from trainledger.base.units import format_size
 from trainledger.facts.allocator_settings import REPLAY
@@ -122,10 +124,11 @@ def estimated(of: Drawn) -> Estimate:
     """The estimate of a plan whose ledger is there already."""
     plan, model, device = of.plan, of.model, of.device
     groups, ledger, run, conf = _replay(of)
-    outside = Outside.of(of.architecture, plan, ledger)
-    peaks = peaks_of(plan, run.ledger if run else ledger, run)
-    trained = of.trained
-    verdict = worst((_verdict(plan, peaks[0], outside, (run, conf)), *_apart(plan, groups[1:])))
+    own = Stage.of(plan, ledger, run)
+    stages = (own,) if groups else stages_of(plan, own, conf)
+    peaks, most, trained = peaks_over(stages), fullest(stages), of.trained
+    outside = Outside.of(of.architecture, plan, most.ledger)
+    verdict = worst((*_judged(plan, of.architecture, stages, conf), *_apart(plan, groups[1:])))
     return Estimate(
         plan=of.given,
         model=model,
@@ -190,6 +193,15 @@ def device_of(plan: Plan) -> Device | None:
 def architecture_of(device: Device | None) -> str:
     """The architecture whose kernels are counted for a device."""
     return device.architecture if device and device.architecture not in UNKNOWN else REFERENCE
+
+
+def _judged(plan: Plan, architecture: str, stages: Iterable[Stage], conf: Conf) -> Iterator[Verdict]:
+    """The verdict of the fullest stage, and of those beside it."""
+    own, *others = stages
+    yield _verdict(plan, own.peaks[0], Outside.of(architecture, plan, own.ledger), (own.run, conf))
+    for one in others:
+        found = _verdict(plan, one.peaks[0], Outside.of(architecture, plan, one.ledger), (one.run, conf))
+        yield replace(found, reasons=tuple(f"rank {one.ledger.rank}: {reason}" for reason in found.reasons))
 
 
 def _verdict(plan: Plan, peak: Peak, outside: Outside, replay: tuple[Replayed | None, Conf]) -> Verdict:

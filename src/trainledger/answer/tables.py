@@ -201,6 +201,8 @@ def _reserved(peak: Peak, ratio: Interval, late: Interval | None) -> tuple[str, 
     if not peak.replayed:
         return ratio.basis.value, _times(ratio), str(ratio.source)
     what, basis, sources = "what the replay took from the device", Basis.COUNTED.value, [CUDA.source]
+    if peak.reserver is not None:
+        what = f"{what} on rank {peak.reserver}, where it took the most"
     if late is not None:
         what, basis, sources = f"{what}, and what waits", f"{late.basis.value}, {basis}", [CUDA.source, late.source]
     if peak.reserved.low != peak.reserved.high:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trainledger.base.dims import elements
@@ -61,7 +61,7 @@ class Ledger:
     """One rank's lines and moments, in order; every moment's live lines add up to its bytes. `segments`: the births
     and deaths that both were folded from; `host`: lines in the host's memory, with their copies; `rank`: whose ledger
     it is, where ranks differ; `equals`: classes of ranks that hold the same, where these are known; `paged`: bytes of
-    its optimizer's states in managed memory."""
+    its optimizer's states in managed memory; `beside`: of a pipeline's fullest stage, the first and the last."""
 
     lines: tuple[Line, ...]
     moments: tuple[Moment, ...]
@@ -70,12 +70,14 @@ class Ledger:
     rank: int | None = None
     equals: tuple[Ranks, ...] = ()
     paged: int = 0
+    beside: tuple[Ledger, ...] = ()
 
 
 def rank_ledger(plan: Plan, model: Model, architecture: str, rank: int | None = None, each: bool = False) -> Ledger:
     """The ledger of one rank of a resolved plan (None: of the fullest) on a device of this architecture. `each`: every
     action of a pipeline's schedule is a moment of its own."""
-    return placed(_ledger(plan, model, architecture, (rank, each)), plan)
+    made = _ledger(plan, model, architecture, (rank, each))
+    return replace(placed(made, plan), beside=tuple(placed(one, plan) for one in made.beside))
 
 
 def _ledger(plan: Plan, model: Model, architecture: str, asked: tuple[int | None, bool]) -> Ledger:
@@ -130,8 +132,17 @@ def _fullest(plan: Plan, model: Model, architecture: str, rank: int | None) -> L
         job = _job(plan, model, architecture)
         layout = pipelined(plan, job, updates, stage)
         made.append(_evaluated(_laid(layout, updates, extras), layout, plan))
-    at = max(range(len(made)), key=lambda one: max(moment.allocated for moment in made[one].moments))
-    return replace(made[at], rank=stages[wanted[at]][0].first if rank is None else rank, equals=stages)
+    numbers = [stages[stage][0].first if rank is None else rank for stage in wanted]
+    return _of_stages([*zip(numbers, made, strict=True)], stages)
+
+
+def _of_stages(made: Sequence[tuple[int, Ledger]], equals: tuple[Ranks, ...]) -> Ledger:
+    """The fullest of a pipeline's stages, each with the number of a rank; beside it the first and the last, which hold
+    other things than layers."""
+    own = [replace(ledger, rank=rank, equals=equals) for rank, ledger in made]
+    most = max(own, key=lambda one: max(moment.allocated for moment in one.moments))
+    ends = {one.rank: one for one in (own[0], own[-1])}
+    return replace(most, beside=tuple(one for rank, one in ends.items() if rank != most.rank))
 
 
 def _evaluated(ledger: Ledger, layout: Pipelined, plan: Plan) -> Ledger:
@@ -149,11 +160,10 @@ def _megatron(plan: Plan, model: Model, architecture: str, asked: tuple[int | No
     wanted = fullest(plan, model) if rank is None else (coordinates(mesh, rank)[PP],)
     places = None if rank is None else _places(coordinates(mesh, rank), plan.parallel.cp)
     made = [_stage(plan, model, architecture, (stage, each, places)) for stage in wanted]
-    peaks = [max(moment.allocated for moment in one.moments) for one in made]
-    at = peaks.index(max(peaks))
     if len(stages) == 1:
-        return made[at]
-    return replace(made[at], rank=stages[wanted[at]][0].first if rank is None else rank, equals=stages)
+        return made[0]
+    numbers = [stages[stage][0].first if rank is None else rank for stage in wanted]
+    return _of_stages([*zip(numbers, made, strict=True)], stages)
 
 
 def _places(where: Mapping[str, int], cp: int) -> tuple[int, int]:
