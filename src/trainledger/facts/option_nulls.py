@@ -41,8 +41,8 @@ class Null:
 
     def __post_init__(self) -> None:
         for name in self.names:
-            inside = find_option(self.where, name) or any(one.startswith(f"{name}.") for one in option_names(self.where))
-            if not inside:
+            within = any(one.startswith(f"{name}.") for one in option_names(self.where))
+            if not (within or find_option(self.where, name)):
                 raise ValueError(f"{self.where}.{name} is no option")
 
 
