@@ -16,7 +16,7 @@ from trainledger.importers.plan_file import draft_of, read_draft
 from trainledger.show.document import document
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-DOCUMENT_SECONDS = 5.0  # sixteen stages, each replayed
+DOCUMENT_SECONDS = 4.0  # sixteen stages, each replayed
 ADVISE_SECONDS = 20.0
 FIT_SECONDS = 15.0
 EXPERTS_SECONDS = 10.0  # 128 experts in each of 48 layers

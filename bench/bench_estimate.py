@@ -21,7 +21,7 @@ LEDGER_SECONDS = {"llama-3-70b": 0.005, "qwen2.5-7b-zero3": 0.05, "llama-3.1-8b-
 OTHERS_SECONDS = 0.01
 ESTIMATE_SECONDS = 0.5
 HUGE_SECONDS = 0.5
-ROLES_SECONDS = 6.0  # each of its 16 stages replayed, with what is in flight told apart
+ROLES_SECONDS = 5.0  # each of its 16 stages replayed, with what is in flight told apart
 PIPELINES_SECONDS = 2.0  # several stages, each replayed over rounds of micro-batches
 HUGE = {
     "model": {

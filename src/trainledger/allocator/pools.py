@@ -18,7 +18,6 @@ from typing import NamedTuple
 from trainledger.allocator.blocks import BITS
 from trainledger.allocator.turns import Change, Program
 from trainledger.facts.allocator_settings import RECALL
-from trainledger.lines.stream import EMPTY
 
 ADDRESS = (1 << BITS) - 1  # of a block's key: its size above, its address below
 
@@ -99,51 +98,42 @@ class Pool:
         kept = self._state is not None and self._cost <= self._gain * RECALL.worth + RECALL.lost
         self._at = self._named() if kept else None
         left = tuple([blocks[slot] for slot in program.left])
-        return Outcome(self._at, left, _beyond(program, blocks, odd), tuple(taken))
+        ends = _beyond(program, blocks, odd) if olds or odd else ()
+        return Outcome(self._at, left, ends, tuple(taken))
 
     def _stepped(self, program: Program, blocks: list[int], odd: list[int]) -> list[Change]:
         """Every step on the lists: births put their blocks into `blocks`, by slot, and slots of larger ones than asked
         for into `odd`. What was taken from the device."""
-        keys, edges, wants, taken = self._keys, self._edges, program.wants, list[Change]()
-        segments = self.segments
-        for at, step in enumerate(program.steps):
-            if step > 0:
-                key, size, keep, opened = wants[step]
+        keys, edges, taken = self._keys, self._edges, list[Change]()
+        best, emptied = None if self.segments else self._best, iter(program.emptied)
+        for slot, key, cut, shift in program.steps:
+            if slot > 0:
                 place = bisect_left(keys, key)
-                if place < len(keys):
-                    block = keys.pop(place if segments else self._best(place))
-                    del edges[block & ADDRESS]
+                try:
+                    block = keys.pop(best(place) if best else place)
+                except IndexError:  # none is large enough
+                    _, size, _, opened = program.wants[slot]
+                    block, more = self._opened(size if best else opened)
+                    taken.append((program.born[slot], more))
+                    start = block & ADDRESS
                 else:
-                    block, more = self._opened(opened if segments else size)
-                    taken.append((program.events[at], more))
-                address, whole = block & ADDRESS, block >> BITS
-                if whole - size > keep:
-                    block, after = key | address, address + size
-                    rest = edges[after] = edges[address + whole] = (whole - size) << BITS | after
+                    start = block & ADDRESS
+                    del edges[start]
+                if block >= cut:
+                    rest = block - shift
+                    edges[rest & ADDRESS] = edges[start + (block >> BITS)] = rest
                     insort(keys, rest)
+                    block = key | start
                 else:
-                    edges.pop(address + whole, None)
-                    if whole != size:
-                        odd.append(step)
-                blocks[step] = block
-            elif step == EMPTY:
-                taken.append((program.events[at], -self._emptied()))
+                    edges.pop(start + (block >> BITS), None)
+                    if block != key | start:
+                        odd.append(slot)
+                blocks[slot] = block
+            elif slot:
+                give(keys, edges, blocks[-slot])
             else:
-                self._given(blocks[-step] & ADDRESS, blocks[-step] >> BITS)
+                taken.append((next(emptied), -self._emptied()))
         return taken
-
-    def _given(self, address: int, size: int) -> None:
-        """A block is free, joined with free neighbours."""
-        keys, edges, end = self._keys, self._edges, address + size
-        before, after = edges.pop(address, 0), edges.pop(end, 0)
-        if before:
-            del keys[bisect_left(keys, before)]
-            address = before & ADDRESS
-        if after:
-            del keys[bisect_left(keys, after)]
-            end += after >> BITS
-        joined = edges[address] = edges[end] = (end - address) << BITS | address
-        insort(keys, joined)
 
     def _new(self) -> New:
         """Where new memory lies."""
@@ -172,6 +162,21 @@ class Pool:
             self._keys.remove(key)
             del self._edges[key & ADDRESS], self._edges[(key & ADDRESS) + (key >> BITS)]
         return sum(key >> BITS for key in gone)
+
+
+def give(keys: list[int], edges: dict[int, int], block: int) -> None:
+    """A block is free, joined with free neighbours: into the sorted keys, and into those by both edges."""
+    start = block & ADDRESS
+    end = start + (block >> BITS)
+    before, after = edges.pop(start, 0), edges.pop(end, 0)
+    if before:
+        del keys[bisect_left(keys, before)]
+        start = before & ADDRESS
+    if after:
+        del keys[bisect_left(keys, after)]
+        end += after >> BITS
+    joined = edges[start] = edges[end] = (end - start) << BITS | start
+    insort(keys, joined)
 
 
 def _beyond(program: Program, blocks: Sequence[int], odd: Sequence[int]) -> tuple[Change, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from trainledger.allocator.blocks import BITS
-from trainledger.allocator.pools import ADDRESS, New, Pool
+from trainledger.allocator.pools import ADDRESS, New, Pool, give
 from trainledger.facts.allocator_settings import ADDRESSES
 
 
@@ -81,7 +81,7 @@ class RangePool(Pool):
         until, mapped = self._holes.pop(start), -(-size // self._page) * self._page
         if start + mapped < until:
             self._holes[start + mapped] = until
-        self._given(start, mapped)
+        give(self._keys, self._edges, mapped << BITS | start)
         return mapped
 
     def _emptied(self) -> int:

@@ -18,14 +18,14 @@ from trainledger.lines.stream import Events
 
 class _Known:
     """What is known of equal turns: how often each line dies in them, those lines of these that may have older copies,
-    and the turn for each number of older copies."""
+    with these, and the turn for each number of older copies."""
 
     __slots__ = ("deaths", "may", "seen", "turns")
 
     def __init__(self, events: Events) -> None:
         self.deaths = Counter(-event - 1 for event in events if event < 0)
         self.seen = -1
-        self.may: list[tuple[int, int]] = []
+        self.may: list[tuple[int, int, dict[int, int]]] = []
         self.turns: dict[tuple[int, ...], Turn] = {}
 
 
@@ -38,8 +38,8 @@ class Turned:
     """
 
     __slots__ = (
-        "_known", "_lanes", "_live", "_lives", "_pools", "_queued", "_taken", "_took", "_ways", "allocated", "at",
-        "most", "peak", "peak_at", "reserved",
+        "_held", "_known", "_lanes", "_live", "_lives", "_pools", "_queued", "_same", "_taken", "_took", "_ways",
+        "allocated", "at", "most", "peak", "peak_at", "reserved",
     )  # fmt: skip
 
     def __init__(self, conf: Conf, sizes: Sequence[int], streams: Sequence[int], queued: frozenset[int]) -> None:
@@ -56,6 +56,8 @@ class Turned:
         self._took: list[tuple[Change, ...]] = []  # of pools, in the turn that runs
         self._lives: set[int] = set()  # lines of which a turn ever left copies
         self._known: dict[Events, _Known] = {}
+        self._same: dict[int, _Known] = {}  # by the identity of events, which are held so that it is theirs alone
+        self._held: list[Events] = []
         self.at = self.allocated = self.peak = self.peak_at = self.most = self.reserved = self._taken = 0
 
     def run(self, events: Events, lane: int = 0) -> None:
@@ -123,20 +125,28 @@ class Turned:
 
     def _turn(self, events: Events) -> Turn:
         """The turn of these events with as many older copies as there are now."""
-        known = self._known.get(events)
-        if known is None:
-            known = self._known[events] = _Known(events)
+        known = self._same.get(id(events)) or self._found(events)
         if known.seen != len(self._lives):
-            known.seen, may = len(self._lives), [one for one in known.deaths.items() if one[0] in self._lives]
-            if may != known.may:
+            may = [(line, count, self._live[line]) for line, count in known.deaths.items() if line in self._lives]
+            known.seen = len(self._lives)
+            if len(may) != len(known.may):
                 known.may, known.turns = may, {}
-        counts = tuple([min(len(self._live[line]), deaths) for line, deaths in known.may])
+        counts = tuple([count if len(copies) > count else len(copies) for _, count, copies in known.may])
         turn = known.turns.get(counts)
         if turn is None:
-            olds = [(line, count) for (line, _), count in zip(known.may, counts, strict=True) if count]
+            olds = [(line, count) for (line, *_), count in zip(known.may, counts, strict=True) if count]
             turn = known.turns[counts] = turn_of(events, olds, self._ways, self._queued)
             self._lives |= {line for program in turn.programs for line in program.lines}
         return turn
+
+    def _found(self, events: Events) -> _Known:
+        """What is known of these events, found by themselves, and from now on by their identity."""
+        known = self._known.get(events)
+        if known is None:
+            known = self._known[events] = _Known(events)
+        self._same[id(events)] = known
+        self._held.append(events)
+        return known
 
     def state(self) -> tuple[object, ...]:
         """What all that follows goes by: what was ever taken from the device and what is taken now, and where every

@@ -137,7 +137,8 @@ def _beyond(segments: Sequence[Segment]) -> int:
 
 def last_step(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """The segments of the last step, of several that have the same name: it begins where the one before has ended."""
-    own = tuple(one for one in segments if part_of(one.moment) == STEPS[-1])
+    moments = {name for name in {one.moment for one in segments} if part_of(name) == STEPS[-1]}
+    own = tuple(one for one in segments if one.moment in moments)
     starts = _begun(own)
     return own[starts[-1] :] if starts else own
 

@@ -123,7 +123,7 @@ def lives(segments: Sequence[Segment], spots: Mapping[str, Spot]) -> tuple[Momen
     live: dict[str, tuple[tuple[int, int], ...]] = {}
     nets: dict[int, dict[int, int]] = {}  # by the identity of a run of events, which equal layers share
     times: dict[int, int] = {}
-    for index, (_, events, repeat, _) in enumerate(segments):
+    for index, (_, events, repeat, _) in enumerate(segments[: max(wanted, default=0) + 1]):
         for name, spot in wanted.get(index, ()):
             here = Counter[int]()
             for one, count in times.items():
