@@ -34,3 +34,22 @@ def problems(schedule: str, **stack: Any) -> list[str]:
 def test_a_backward_in_two_passes_has_no_rule_for_all_that_one_has(stack: dict[str, Any], path: str | None) -> None:
     assert problems("zb-v", **stack) == ([path] if path else [])
     assert problems("1f1b", **stack) == []
+
+
+@pytest.mark.parametrize(
+    ("framework", "strategy", "option", "value"),
+    [
+        ("torchtitan", "fsdp2", "pipeline_model_parallel_layout", "Ett|ttL"),
+        ("torchtitan", "fsdp2", "decoder_first_pipeline_num_layers", 1),
+        ("pithtrain", "fsdp2", "account_for_loss_in_pipeline_split", True),
+        ("megatron", "megatron-distopt", "pipeline_parallel_split_points", ["layers.1"]),
+        ("megatron", "megatron-distopt", "pipeline_parallel_first_stage_less_layers", 2),
+    ],
+)
+def test_stages_cut_by_another_frameworks_option_are_refused(
+    framework: str, strategy: str, option: str, value: object
+) -> None:
+    parallel = {"strategy": strategy, "dp": 2, "pp": 2, "options": {option: value}}
+    with pytest.raises(InputError) as raised:
+        check(plan_of(stack={"framework": framework}, parallel=parallel, batch={"accumulation": 4}))
+    assert [one.path for one in raised.value.problems].count(f"parallel.options.{option}") == 1

@@ -22,7 +22,7 @@ from trainledger.model.sizes import Sizes, sizes_of
 from trainledger.plan.degrees import degrees
 from trainledger.plan.mesh import expert_tensor_degree, mesh_of, nesting_of
 from trainledger.plan.schema import Plan
-from trainledger.plan.stages import chunks_of, schedule_of, split_of, stage_problems
+from trainledger.plan.stages import chunks_of, schedule_of, split_of, stage_problems, strange_keys
 
 _TP, _CP, _EP, _ETP = (f"parallel.{name}" for name in ("tp", "cp", "ep", "etp"))
 _OPTIONS = "parallel.options"
@@ -49,6 +49,7 @@ def mesh_problems(plan: Plan) -> tuple[Problem, ...]:
 def _pipeline(plan: Plan, sizes: Sizes) -> Iterator[Problem]:
     if plan.parallel.pp == 1:
         return
+    yield from strange_keys(plan)
     if sizes.layers is not None:
         yield from stage_problems(split_of(plan, sizes.layers, sizes.mtp))
     schedule = schedule_of(plan)

@@ -20,7 +20,7 @@ from trainledger.model.prompts import shared_weights
 from trainledger.plan.degrees import degrees
 from trainledger.plan.mesh import expert_tensor_degree
 from trainledger.plan.schema import Plan
-from trainledger.plan.stages import schedule_of, split_of, stage_problems
+from trainledger.plan.stages import schedule_of, split_of, stage_problems, strange_keys
 
 SCHEDULES = {  # of PithTrain's a weight's gradient is counted as made at once
     TORCHTITAN: ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipev"),
@@ -49,6 +49,7 @@ def pipeline_problems(plan: Plan) -> Iterator[Problem]:
 
 
 def _stages(plan: Plan) -> Iterator[Problem]:
+    yield from strange_keys(plan)
     strategy, schedule = plan.parallel.strategy, schedule_of(plan)
     if fsdp_of(plan) != SECOND:
         yield Problem("parallel.pp", f"found {plan.parallel.pp} with {strategy}", "fsdp2 and its hsdp can be estimated")

@@ -18,6 +18,7 @@ LESS_FIRST = "pipeline_parallel_first_stage_less_layers"
 LESS_LAST = "pipeline_parallel_last_stage_less_layers"
 POINTS = "pipeline_parallel_split_points"
 PARTS = "module_fqns_per_model_part"
+TITAN_KEYS = (LESS_FIRST, LESS_LAST, POINTS, PARTS)
 _PP, _VPP, _OPTIONS = "parallel.pp", "parallel.vpp", "parallel.options"
 _LAYER = re.compile(r"layers\.(\d{1,4})")
 FIRST_END, LAST_END = 0, -1

@@ -11,14 +11,16 @@ from trainledger.base.problems import InputError, Problem
 from trainledger.facts.pipelines import (
     BOTH_ENDS,
     LAYOUT_LETTERS,
+    LIGHT_ENDS,
     LOOP,
     PAIRED,
     PLACEMENT,
+    TITAN_STAGES,
     VEE,
     VEE_SHAPE,
 )
 from trainledger.plan.layout import layout_problems, read_layout
-from trainledger.plan.own_stages import Own, own_counts, own_problems, own_stages, stages_named
+from trainledger.plan.own_stages import TITAN_KEYS, Own, own_counts, own_problems, own_stages, stages_named
 from trainledger.plan.schema import Plan
 
 FIRST = "decoder_first_pipeline_num_layers"
@@ -26,6 +28,7 @@ LAST = "decoder_last_pipeline_num_layers"
 LAYOUT = "pipeline_model_parallel_layout"
 WITH_EMBEDDING = "account_for_embedding_in_pipeline_split"
 WITH_LOSS = "account_for_loss_in_pipeline_split"
+MEGATRON_KEYS = (FIRST, LAST, LAYOUT, WITH_EMBEDDING, WITH_LOSS)
 _PP, _VPP, _OPTIONS = "parallel.pp", "parallel.vpp", "parallel.options"
 
 
@@ -135,10 +138,10 @@ def stages(split: Split) -> tuple[Chunk, ...]:
 
 def _counts(split: Split) -> list[int]:
     """Layers of every stage, in the order of the model."""
-    if split.layout is not None:
-        return [sum(letter == LAYOUT_LETTERS.layer for letter, _ in stage) for stage in read_layout(split.layout)]
     if split.own is not None:
         return own_counts(split.own, split.layers, split.count)
+    if split.layout is not None:
+        return [sum(letter == LAYOUT_LETTERS.layer for letter, _ in stage) for stage in read_layout(split.layout)]
     if split.first is not None or split.last is not None:
         middle, ranks = _middle(split)
         each = [middle // ranks if ranks else 0] * split.ranks
@@ -161,12 +164,22 @@ def _middle(split: Split) -> tuple[int, int]:
     return split.layers - sum(given), split.ranks - len(given)
 
 
+def strange_keys(plan: Plan) -> Iterator[Problem]:
+    """Options by which another framework than the plan's own cuts a pipeline's stages: here nothing reads them."""
+    framework, titan = plan.stack.framework, TITAN_STAGES.framework
+    read = {titan: TITAN_KEYS, LIGHT_ENDS.framework: ()}.get(framework, MEGATRON_KEYS)
+    for name in (*MEGATRON_KEYS, *TITAN_KEYS):
+        if name not in read and plan.parallel.options.get(name) not in (None, False):
+            reads = titan if name in TITAN_KEYS else "Megatron-Core"
+            yield Problem(f"{_OPTIONS}.{name}", f"given with {framework}", f"{reads} reads it", "Leave it out.")
+
+
 def stage_problems(split: Split) -> tuple[Problem, ...]:
     """Every rule of the framework that a split breaks, each with the nearest value that can be where there is one."""
-    if split.layout is not None:
-        return tuple(_layout(split, split.layout))
     if split.own is not None:
         return own_problems(split.own, split.layers, split.ranks, split.count // split.ranks)
+    if split.layout is not None:
+        return tuple(_layout(split, split.layout))
     if split.first is None and split.last is None:
         return problems_of(_even(split))
     clash = tuple(_clashes(split, FIRST if split.first is not None else LAST))
