@@ -76,6 +76,8 @@ def test_written_out_attention_keeps_two_softmaxes_and_a_mask_in_place_of_the_su
     ("exchange", "release", "more"),
     [
         # the output is saved apart from what the projection saves
+        ("a2a", "2.7.0", 0),
+        ("a2a", "2.8.0", 2 * HIDDEN),
         ("a2a", "2.11.0", 2 * HIDDEN),
         ("p2p", "2.11.0", 0),
         ("p2p", "2.17.1", 2 * HIDDEN),
@@ -219,7 +221,10 @@ def test_megatrons_own_fused_softmax_keeps_its_result_and_no_mask() -> None:
         ("a2a", {"of all tokens", "output", "output's gradient of all tokens", "gradient"}),
         ("p2p", {f"{what} of step {at}" for what in ("output", "logsumexp") for at in (1, 3)}
          | {"keys and values received in step 1"}),
-        ("all_gather", set()),
+        ("all_gather", {f"{what} of half 1" for what in (
+            "queries", "keys or values", "logsumexp", "output", "gradient of queries", "gradient of keys or values",
+            "sums of query gradients and of softmax",
+        )}),
         ("a2a+p2p", {"of more tokens", "output received", "output's gradient of all tokens", "gradient",
                      "output of step 1", "logsumexp of step 1"}),
     ],
@@ -229,6 +234,19 @@ def test_what_an_exchange_makes_on_the_stream_beside(exchange: str, beside: set[
     plan = te(LLAMA, parallel={"cp": 4, "options": {"cp_comm_type": exchange, **levels}})
     made = [line for line in estimate(plan).ledger.lines if line.use.stream]
     assert {line.name.split(": ")[-1].split(" (")[0] for line in made} == beside
+
+
+def test_gathered_keys_and_values_are_copied_where_flash_attention_reads_several_sequences() -> None:
+    def most(name: str, **batch: int) -> int:
+        plan = te(LLAMA, parallel={"cp": 4, "options": {"cp_comm_type": "all_gather"}}, batch=batch)
+        found = [line for line in estimate(plan).ledger.lines if line.name.endswith(f": {name}")]
+        return sum(line.unit for line in found)
+
+    both = 2 * 2 * 2 * TOKENS // BATCH * KV_HEADS * HEAD  # keys and values of two whole sequences in 16 bits
+    assert most("gathered, in order", micro_batch=1) == most("gathered", micro_batch=1)
+    assert most("keys or values of half 1", micro_batch=1) == 0
+    assert most("keys or values of half 1", micro_batch=2) == both // 2
+    assert most("copy, sequence first", micro_batch=2) == both // 2 // 4  # each of the two
 
 
 @pytest.mark.parametrize(("tie", "pp", "waits"), [(True, 1, True), (False, 1, False), (True, 2, False)])

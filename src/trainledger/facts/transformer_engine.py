@@ -69,16 +69,17 @@ GEMM = GemmWorkspace(
 class Changes:
     """Releases from which: the linear layer's own norm output dies before the norm's backward (`clears`); ring
     attention hands on another tensor than it saves (`apart`); experts' gradients that are added in place share
-    stand-ins (`shares`)."""
+    stand-ins (`shares`); attention by heads saves its output as it was made, not as it was sent back (`unsent`)."""
 
     clears: str
     apart: str
     shares: str
+    unsent: str
     source: Source
 
 
 CHANGES = Changes(
-    "2.8", "2.15", "2.10",
+    "2.8", "2.15", "2.10", "2.8",
     Source(
         "Transformer Engine pytorch/module/{layernorm_linear,grouped_linear}.py, attention/.../context_parallel.py",
         "read at v2.5, v2.7 to v2.17.1",

@@ -13,7 +13,8 @@ from trainledger.facts.versions import at_least
 from trainledger.ledger import aten
 from trainledger.ledger.frame import Frame
 from trainledger.ledger.fused import cudnn_workspace
-from trainledger.ledger.mega import Engine
+from trainledger.ledger.mega import Backend, Engine
+from trainledger.ledger.mega_embedding import cut
 from trainledger.ledger.tape import Code, Prim, Step, Tape, born, dead
 
 Heads = tuple[int, int, int]  # queries, keys, values
@@ -156,47 +157,103 @@ def _ring_back(f: Frame, engine: Engine, qkv: Heads) -> tuple[Step, ...]:
 
 
 def _gathered(f: Frame, engine: Engine, qkv: Heads) -> int:
-    """Keys and values of all ranks are gathered and put in order, forward and again backward; queries are read in
-    two parts."""
+    """Keys and values of all ranks are gathered and put in order, forward and again backward; each half of the queries
+    reads its part of them, the second on another stream. FlashAttention's are copied with the sequence first, which is
+    what is saved, and each part back. Older releases save the outputs of both halves beside what they hand on."""
     t, (q, k, v) = f.tape, qkv
-    gathered = _Made(f)
-    for one in (k, v):
-        gathered.make(stretched(t.dims[one], engine.ranks), t.dtype[one], "gathered keys or values", RING.steps)
-    out = t.fresh(t.dims[q], t.dtype[q], True, "output")
-    sums = t.fresh(t.dims[q][:-1], FP32, False, "logsumexp")
+    copied = engine.backend is Backend.FLASH and f.setting.batch > 1
+    saved = [_of(t, one, t.dims[one], "copy, sequence first") if copied else one for one in (k, v)]
+    ordered = _in_order(t, saved, engine.ranks)
+    out, made, work = t.fresh(t.dims[q], t.dtype[q], True, "output"), list[list[int]](), list[int]()
+    for at in range(RING.steps):
+        sums = t.fresh(cut(t.dims[q], RING.steps)[:-1], FP32, False, f"logsumexp of half {at}")
+        half = t.fresh(cut(t.dims[q], RING.steps), t.dtype[q], False, f"output of half {at}")
+        made.append([_beside(t, one) if at else one for one in (sums, half)])
+        work += _parts(f, engine, qkv, at) if copied else []
+    every = [one for both in made for one in both]
     apart = not at_least(engine.release, CHANGES.apart)
-    kept = t.fresh(t.dims[q], t.dtype[q], False, "outputs of steps") if apart else out
-    outs = (out, sums, kept) if apart else (out, sums)
-    again, slopes, inside = _Made(f), _Made(f), _Made(f)
-    for one in (k, v):
-        again.make(stretched(t.dims[one], engine.ranks), t.dtype[one], "gathered keys or values")
-        slopes.make(stretched(t.dims[one], engine.ranks), t.dtype[one], "gradient of gathered keys or values")
-        inside.make(stretched(t.dims[one], engine.ranks), t.dtype[one], "gradient of a step")
-    work = [*inside.all, *_kernel(f, engine, t.dims[q])]
-    steps = (
-        *born(*again.all), Step(Code.GRAD, 0), *born(*slopes.all), *born(*work), *dead(*work), *GRADS[1:],
-        *dead(*again.all, *slopes.all),
-    )  # fmt: skip
-    t.run(Prim("gathered attention", qkv, outs, (q, k, v, kept, sums), steps, tuple(gathered.all)))
-    t.end([value for value in outs if value != out])
+    kept = every if apart else [*(sums for sums, _ in made), out]
+    steps = _gathered_back(f, engine, qkv, copied)
+    t.run(Prim("gathered attention", (*qkv, *ordered), (out, *every), (q, *saved, *kept), steps, tuple(work)))
+    t.end([*ordered, *every, *(one for one in saved if one not in qkv)])
     return out
 
 
+def _of(t: Tape, x: int, dims: Dims, name: str) -> int:
+    """A tensor made of another, without a gradient."""
+    out = t.fresh(dims, t.dtype[x], False, name)
+    return t.run(Prim(name, (x,), (out,), (), (), ()))
+
+
+def _in_order(t: Tape, pair: list[int], ranks: int) -> list[int]:
+    """Both are gathered before the first is put in order."""
+    wholes = [stretched(t.dims[one], ranks) for one in pair]
+    raw = [_of(t, one, whole, "gathered") for one, whole in zip(pair, wholes, strict=True)]
+    made: list[int] = []
+    for one, whole in zip(raw, wholes, strict=True):
+        made.append(_of(t, one, whole, "gathered, in order"))
+        t.end([one])
+    return made
+
+
+def _parts(f: Frame, engine: Engine, qkv: Heads, at: int) -> list[int]:
+    """Copies that a half reads: of its queries, and on the rank in the middle of half of all keys and values."""
+    t, (q, *pair), made = f.tape, qkv, _Made(f)
+    made.stream = at * RING.stream
+    made.make(cut(t.dims[q], RING.steps), t.dtype[q], f"queries of half {at}")
+    for one in pair:
+        made.make(cut(stretched(t.dims[one], engine.ranks), RING.steps), t.dtype[one], f"keys or values of half {at}")
+    return made.all
+
+
+def _gathered_back(f: Frame, engine: Engine, qkv: Heads, copied: bool) -> tuple[Step, ...]:
+    """Gradients of all keys and values are summed from those of each half, which stay until the end; where the halves
+    were copied, these are too, the first once the second half runs, whose copies take the names of the first's."""
+    t, (q, *pair) = f.tape, qkv
+    wholes, raw, ordered, turned = _Made(f), _Made(f), _Made(f), _Made(f)
+    for one in pair:
+        whole = stretched(t.dims[one], engine.ranks)
+        wholes.make(whole, t.dtype[one], "gradient of gathered keys or values")
+        raw.make(whole, t.dtype[one], "gathered")
+        ordered.make(whole, t.dtype[one], "gathered, in order")
+        if copied:
+            turned.make(cut(whole, RING.steps), t.dtype[one], "gradient of half 0, sequence first")
+    steps, before, every = [*born(*wholes.all, *raw.all)], list[int](), list[int]()
+    for old, new in zip(raw.all, ordered.all, strict=True):
+        steps += *born(new), *dead(old)
+    for at in range(RING.steps):
+        read, left = _parts(f, engine, qkv, at) if copied else [], _Made(f)
+        left.stream = at * RING.stream
+        left.make(cut(t.dims[q], RING.steps), t.dtype[q], f"gradient of queries of half {at}")
+        for one in pair:
+            part = cut(stretched(t.dims[one], engine.ranks), RING.steps)
+            left.make(part, t.dtype[one], f"gradient of keys or values of half {at}")
+        kernel = _kernel(f, engine, cut(t.dims[q], RING.steps))
+        for one in kernel:
+            t.storages[one] = t.storages[one]._replace(stream=left.stream, name=f"{t.storages[one].name} of half {at}")
+        steps += *born(*read), *dead(*before), *born(*left.all, *kernel), *dead(*kernel)
+        before, every = read, [*every, *left.all]
+    gone = (*turned.all, *every, *before, *ordered.all)
+    return (Step(Code.GRAD, 0), *steps, *born(*turned.all), *dead(*gone), *GRADS[1:], *dead(*wholes.all))
+
+
 def _by_heads(f: Frame, engine: Engine, qkv: Heads) -> int:
-    """All tokens of a part of the heads: queries, keys and values are sent, put in order on another stream and saved;
-    the output is saved before it is sent back."""
+    """All tokens of a part of the heads: queries, keys and values are sent, put in order on another stream and saved.
+    The output is saved before it is sent back; older releases save the one that came back, and send it once more in
+    backward."""
     t, q = f.tape, qkv[0]
-    sent = _Made(f)
+    sent, apart = _Made(f), at_least(engine.release, CHANGES.unsent)
     for one in qkv:
         sent.make(t.dims[one], t.dtype[one], "copy by heads")
-    received = sent.make(t.dims[q], t.dtype[q], "received")
+    sent.make(t.dims[q], t.dtype[q], "received")
     parts = [_beside(t, t.fresh(t.dims[one], t.dtype[one], False, "of all tokens")) for one in qkv]
-    kept = t.fresh(t.dims[q], t.dtype[q], False, "output of all tokens")
+    kept = [t.fresh(t.dims[q], t.dtype[q], False, "output of all tokens")] if apart else []
+    if not apart:
+        sent.make(t.dims[q], t.dtype[q], "output of all tokens")
     sums = t.fresh(t.dims[q][:-1], FP32, False, "logsumexp")
     out = _beside(t, t.fresh(t.dims[q], t.dtype[q], True, "output"))
-    assert received
-    outs = (out, *parts, kept, sums)
-    t.run(Prim("attention by heads", qkv, outs, (*parts, kept, sums), _by_heads_back(f, engine, qkv), tuple(sent.all)))
+    outs, saves = (out, *parts, *kept, sums), (*parts, *(kept or [out]), sums)
+    t.run(Prim("attention by heads", qkv, outs, saves, _by_heads_back(f, engine, qkv, apart), tuple(sent.all)))
     t.end([value for value in outs if value != out])
     return out
 
@@ -208,12 +265,15 @@ def _beside(t: Tape, value: int) -> int:
     return value
 
 
-def _by_heads_back(f: Frame, engine: Engine, qkv: Heads) -> tuple[Step, ...]:
+def _by_heads_back(f: Frame, engine: Engine, qkv: Heads, apart: bool) -> tuple[Step, ...]:
     t, q = f.tape, qkv[0]
-    sent = _Made(f).make(t.dims[q], t.dtype[q], "output's gradient sent", len(("copy", "received")))
-    made, ordered, beside = _Made(f), _Made(f), _Made(f)
+    made, ordered, beside, gone = _Made(f), _Made(f), _Made(f), _Made(f)
     beside.stream = RING.stream
-    arrived = beside.make(t.dims[q], t.dtype[q], "output's gradient of all tokens")
+    arrived = list[int]()
+    for name in ("output's gradient",) if apart else ("output", "output's gradient"):
+        gone.make(t.dims[q], t.dtype[q], f"{name} sent", len(("copy", "received")))
+        arrived += beside.make(t.dims[q], t.dtype[q], f"{name} of all tokens")
+    sent = gone.all
     for one in qkv:
         made.make(t.dims[one], t.dtype[one], "gradient of all tokens")
         ordered.make(t.dims[one], t.dtype[one], "gradient in order")
