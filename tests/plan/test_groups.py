@@ -47,6 +47,25 @@ def test_experts_exchange_tokens_with_all_ranks_of_their_group(dispatcher: str, 
     assert peers_of(megatron(8, dp=4, ep=4, options=options)) == (within, 0)
 
 
+@pytest.mark.parametrize(
+    ("experts", "parallel", "norms"),
+    [
+        (0, {"dp": 8}, ("distributed optimizer instance",)),
+        (0, {"dp": 8, "options": {"num_distributed_optimizer_instances": 8}}, ()),
+        (0, {"strategy": "megatron-ddp", "dp": 8}, ()),
+        (0, {"strategy": "megatron-ddp", "dp": 4, "tp": 2}, ("model parallel",)),
+        (0, {"strategy": "megatron-ddp", "dp": 4, "pp": 2}, ("model parallel",)),
+        (8, {"strategy": "megatron-ddp", "dp": 8, "ep": 8}, ("expert model parallel",)),
+        (8, {"dp": 8, "ep": 8}, ("distributed optimizer instance",)),
+    ],
+)
+def test_norms_of_gradients_have_groups_of_their_own(
+    experts: int, parallel: dict[str, Any], norms: tuple[str, ...]
+) -> None:
+    found = groups_of(megatron(experts, **parallel))
+    assert tuple(name for name in found if "instance" in name or "model parallel" in name) == norms
+
+
 def test_ranks_that_share_a_sequence_have_communicators_of_their_own() -> None:
     stack = {"framework": "deepspeed", "versions": {}, "attention": "flash"}
     parallel = {"strategy": "zero3", "dp": 1, "cp": 16, "shard": 16, "options": {"cp_comm_type": "ulysses"}}

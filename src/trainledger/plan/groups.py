@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
+from trainledger.facts.default_words import SHARDING
 from trainledger.facts.megatron import FRAMEWORKS
 from trainledger.facts.meshes import CP, DP, EDP, EP, ETP, HEAD_EXCHANGE, NODE, PP, REPLICATE, SHARD, TP
 from trainledger.plan.degrees import degrees
@@ -21,10 +22,11 @@ GATHERED = ("allgather", "flex")  # dispatchers that gather tokens, or bring buf
 def groups_of(plan: Plan) -> tuple[str, ...]:
     """Names of the groups whose communicators a rank of the plan opens (those of one rank have none).
 
-    Source: megatron/core/parallel_state.py (0.14 to 0.19); deepspeed/utils/groups.py, _clone_world_group, and
-    runtime/zero/stage3.py, barriers of all ranks (0.9.5 to 0.19.8); torchtitan/distributed/parallel_dims.py and
-    utils.py, set_pg_timeouts, a barrier of all ranks (0.1 to 2026-08); torch/distributed/device_mesh.py, which takes
-    the group of all ranks for a mesh of one axis. NCCL opens a communicator at its group's first collective.
+    Source: megatron/core/parallel_state.py, optimizer/__init__.py, _get_megatron_optimizer_based_on_param_groups (0.14
+    to 0.19); deepspeed/utils/groups.py, _clone_world_group, and runtime/zero/stage3.py, barriers of all ranks (0.9.5 to
+    0.19.8); torchtitan/distributed/parallel_dims.py and utils.py, set_pg_timeouts, a barrier of all ranks (0.1 to
+    2026-08); torch/distributed/device_mesh.py, which takes the group of all ranks for a mesh of one axis. NCCL opens a
+    communicator at its group's first collective.
     """
     if degrees(plan).world == 1:
         return ()
@@ -46,7 +48,7 @@ def _megatron(plan: Plan) -> Iterator[str]:
         "context parallel": size[CP],
         "data parallel": size[DP] * size[CP],
         "pipeline parallel": size[PP],
-        "model parallel": size[TP] * size[PP] if size[TP] > 1 and size[PP] > 1 else 1,  # the norm of gradients
+        **_norms(plan, mesh),
         "embedding": size[PP] if keys.get("tie_word_embeddings", True) else 1,  # the first and the last stage
     }
     if keys.get("num_experts"):
@@ -79,6 +81,17 @@ def _meshed(plan: Plan) -> Iterator[str]:
     if mesh.size(EP) > 1:
         named |= {"expert parallel": mesh.size(EP), "expert sharded": mesh.size(EDP)}
     yield from (name for name, ranks in named.items() if 1 < ranks < mesh.world)
+
+
+def _norms(plan: Plan, mesh: Mesh) -> dict[str, int]:
+    """Groups over which norms of gradients are summed, of their own even where others have the same ranks: those among
+    which the distributed optimizer spreads a model, or those of a model, for experts and for all else."""
+    if plan.parallel.strategy in SHARDING:
+        instances = int(plan.parallel.options.get("num_distributed_optimizer_instances") or 1)
+        return {"distributed optimizer instance": degrees(plan).world // instances}
+    stages, experts = mesh.size(PP), plan.keys().get("num_experts")
+    found = {"model parallel": mesh.size(TP) * stages}
+    return found | ({"expert model parallel": mesh.size(ETP) * mesh.size(EP) * stages} if experts else {})
 
 
 def peers_of(plan: Plan) -> tuple[int, int]:
