@@ -81,6 +81,7 @@ class Walks:
             return self._handed_on(chunk)
         if chunk.first and groups and groups[0][1] and mega_of(self.job).spread and self._viewed():
             gone = -self.edges.hidden - 1
+            assert every[1].forward[-1] == gone  # a recomputed layer lets go of its input last
             every[1] = replace(every[1], forward=every[1].forward[:-1])
             every[-1] = replace(every[-1], forward=(*every[-1].forward, gone))
         kept = (self.edges.hidden, self.edges.slope)

@@ -20,7 +20,7 @@ EMPTY = 0  # an event that is no line's: the allocator is told to give back what
 
 class Segment(NamedTuple):
     """Events of a moment, `repeat` times in a row. `lane`: which of the micro-batches in flight they are of, where
-    several are; 0: of none."""
+    several are (below 0: of one's received gradients, which have a line in common with those it makes); 0: of none."""
 
     moment: str
     events: Events
