@@ -14,7 +14,7 @@ from trainledger.model.program import Attention, Model
 TYPES = {
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "granite", "cohere",
     "cohere2", "glm", "glm4", "smollm3", "ministral3", "seed_oss", "ernie4_5", "olmo3", "exaone4", "arcee", "internlm3",
-    "gemma4_text", "exaone", "lfm2",
+    "gemma4_text", "exaone", "lfm2", "apertus",
 }  # fmt: skip
 
 TINY = {
@@ -63,6 +63,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"model_type": "ernie4_5", **HEAD, "use_bias": True, "tie_word_embeddings": False},
     {"model_type": "olmo3", "attention_bias": True},
     {"model_type": "exaone4", **HEAD, "sliding_window_pattern": "LLLG", "layer_types": ["full_attention"] * 5},
+    {"model_type": "apertus", **HEAD, "attention_bias": True},
+    {"model_type": "apertus", "hidden_act": "relu2", "tie_word_embeddings": True},
     {"model_type": "lfm2", "full_attn_idxs": [1, 4]},
     {
         "model_type": "lfm2",

@@ -102,7 +102,7 @@ def test_layers_of_other_code_are_refused_by_release(family: str) -> None:
     assert estimate(plan_of(keys, stack={"versions": {"transformers": "5.24.0"}})).peak.allocated.expected > 0
 
 
-@pytest.mark.parametrize(("kind", "since"), [("granitemoe", "5.18"), ("exaone", "5.24")])
+@pytest.mark.parametrize(("kind", "since"), [("granitemoe", "5.18"), ("exaone", "5.24"), ("lfm2", "5.18")])
 def test_types_that_run_since_a_release(kind: str, since: str) -> None:
     old, new = (built(kind, release) for release in ("5.12.0", "5.24.0"))
     assert all(f"covered from Transformers {since} on" in block.unknown for block in old.blocks)

@@ -61,6 +61,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "ernie": {"model_type": "ernie4_5", **WIDE, "use_bias": True},
     "olmo3": {"model_type": "olmo3", **SMALL, "sliding_window": 16},
     "exaone4": {"model_type": "exaone4", **WIDE},
+    "apertus": {"model_type": "apertus", **WIDE, "attention_bias": True},
     "lfm2": {"model_type": "lfm2", **SMALL, "full_attn_idxs": [0]},
     "lfm2-full": {"model_type": "lfm2", **SMALL, "block_multiple_of": 32},
     "exaone4-full": {"model_type": "exaone4", **WIDE, "layer_types": ["full_attention"] * 3},
@@ -96,6 +97,7 @@ ALSO = [
     ("ministral", "eager"), ("ministral-window", "bf16-batch"), ("ministral3", "bf16-batch"),
     ("seed_oss", "eager-batch"), ("seed_oss-bare", "autocast"), ("hunyuan", "eager"), ("ernie", "bf16-batch"),
     ("ernie", "autocast"), ("olmo3", "eager-batch"), ("exaone4-full", "bf16"),
+    ("apertus", "autocast"), ("apertus", "fp32-eager-batch"),
     ("lfm2", "bf16-batch"), ("lfm2", "autocast"), ("lfm2", "fp32-eager-batch"),
 ]  # fmt: skip
 CASES = [(family, setting) for family in FAMILIES if family not in ONCE for setting in EVERY] + ALSO

@@ -93,6 +93,7 @@ ROWS: tuple[ModelType, ...] = (
     row("exaone4", "olmo2", **_sizes(102400, 4096, 16384, 32, 32), **_SILU, num_key_value_heads=32,
         sliding_window=4096, sliding_window_pattern=4),
     row("granite", "granite", **_sizes(32000, 4096, 11008, 32, 32), **_SILU, mlp_bias=False),
+    row("apertus", "apertus", **_sizes(131072, 4096, 14336, 32, 32), hidden_act="xielu", attention_bias=False),
     row("lfm2", "lfm2", **{**_sizes(65536, 2560, 12288, 32, 32), "tie_word_embeddings": True}, num_key_value_heads=8,
         conv_bias=False, conv_L_cache=3, block_multiple_of=256, block_ffn_dim_multiplier=1.0,
         block_auto_adjust_ff_dim=True),

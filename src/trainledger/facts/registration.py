@@ -51,6 +51,14 @@ REGISTRATIONS: tuple[Registration, ...] = (
         _classes("{granitemoe,granitemoeshared}"),
     ),
     Registration(
+        ("apertus",),
+        (
+            "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn",
+            "mlp.up_proj", "mlp.down_proj", "mlp", "attention_layernorm", "feedforward_layernorm",
+        ),
+        _classes("apertus"),
+    ),
+    Registration(
         ("lfm2",),
         (
             "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj", "self_attn",

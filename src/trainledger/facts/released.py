@@ -57,6 +57,14 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
+        ("apertus",), "5.0", "",
+        Source(
+            "Transformers Apertus",
+            "transformers/models/apertus/modeling_apertus.py, transformers/activations.py (5.0.0 to 5.24.0)",
+            "5.24.0",
+        ),
+    ),
+    ReleasedLayers(
         ("electra",), "5.0", "",
         Source("Transformers ELECTRA", "transformers/models/electra/modeling_electra.py (5.0.0 to 5.24.0)", "5.24.0"),
     ),

@@ -1,5 +1,5 @@
 """Routers and experts of DeepSeek, gpt-oss, Llama 4 and Gemma 4, as Transformers and torchtitan run them; what tempers
-queries; linear attention."""
+queries; linear attention; a trained activation function."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeAlias, get_args
 from trainledger.facts.torchtitan import NAME as TORCHTITAN
 from trainledger.ledger import (
     aten,
+    curve,
     experts_every,
     experts_torchtitan,
     group_router,
@@ -31,6 +32,7 @@ Chosen: TypeAlias = (
     | p.Tempered
     | p.Weighted
     | p.ScaledBest
+    | p.TrainedCurve
     | p.Stored
     | linear_attention.Linear
 )
@@ -49,6 +51,8 @@ def apply(f: Frame, spec: Chosen, ins: list[int]) -> list[int]:
     if isinstance(spec, p.Stored):
         f.tape.stored, f.tape.stored_at = ins, len(f.tape.prims)
         return []
+    if isinstance(spec, p.TrainedCurve):
+        return [curve.xielu(f.tape, ins[0], f.need(spec.positive), f.need(spec.negative))]
     if isinstance(spec, p.Weighted):
         return [router_scaled.weighted(f.tape, ins[0], f.need(spec.weight))]
     if isinstance(spec, p.ScaledBest):

@@ -199,6 +199,8 @@ def weights_of(ops: tuple[Op, ...]) -> tuple[Weight, ...]:
             "router",
             "sinks",
             "scales",
+            "positive",
+            "negative",
         ):
             weight = getattr(op.spec, name, None)
             if isinstance(weight, Weight):

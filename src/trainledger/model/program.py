@@ -38,6 +38,7 @@ from trainledger.model.operations import (
     View,
     sides,
 )
+from trainledger.model.operations_curve import TrainedCurve
 from trainledger.model.operations_every import EveryExpert, Noise, SigmoidRouter, SummedExperts, Tempered
 from trainledger.model.operations_experts import KEPT, Experts, Looped, Router
 from trainledger.model.operations_latent import Concat, FilledKeys, GroupRouter, Pairs, Turn
@@ -109,6 +110,7 @@ __all__ = [
     "Tempered",
     "Tiled",
     "Tokens",
+    "TrainedCurve",
     "Turn",
     "View",
     "Weight",
@@ -134,6 +136,7 @@ Spec: TypeAlias = (
     | Rope
     | Attention
     | Act
+    | TrainedCurve
     | Multiply
     | Tiled
     | Add
