@@ -23,7 +23,7 @@ KEYS = {
     "first_k_dense_replace": 1, "n_shared_experts": 1,
 }  # fmt: skip
 BARE = {"num_key_value_heads": 4}
-FAMILIES = ("deepseek_v2", "deepseek_v3")
+FAMILIES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
 
 
 def built(family: str, release: str, **sections: Any) -> Model:

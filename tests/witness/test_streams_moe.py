@@ -61,6 +61,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "v3": V3,
     "v3 straight": {**V3, "q_lora_rank": None, "norm_topk_prob": False, "attention_bias": True},
     "v3 halves": {**V3, "rope_interleave": False, "v_head_dim": 32},
+    "glm flash": {**V3, "model_type": "glm4_moe_lite", "mlp_layer_types": ["sparse"] * 3},
     "glm": {**GLM, "use_qk_norm": True, "attention_bias": True},
     "glm dense": {**GLM, "first_k_dense_replace": 2},
     "dots": {**GLM, "model_type": "dots1"},

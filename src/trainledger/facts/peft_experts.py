@@ -39,6 +39,7 @@ RENAMED: tuple[Renamed, ...] = (
             "deepseek_v3",
             "kimi_k2",
             "glm4_moe",
+            "glm4_moe_lite",
             "dots1",
             "solar_open",
             "qwen3_next",

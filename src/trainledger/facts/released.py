@@ -24,10 +24,11 @@ class ReleasedLayers:
 
 _ROWS = (
     ReleasedLayers(
-        ("deepseek_v2", "deepseek_v3"), "5.18", "5.24",
+        ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"), "5.18", "5.24",
         Source(
             "Transformers DeepSeek V2 and V3",
-            "transformers/models/deepseek_v{2,3}/modeling_*.py: expand_kv, router (5.0.0, 5.12.0, 5.18.0 to 5.24.0)",
+            "transformers/models/{deepseek_v2,deepseek_v3,glm4_moe_lite}/modeling_*.py: expand_kv, router (5.0.0, "
+            "5.12.0, 5.18.0 to 5.24.0)",
             "5.24.0",
         ),
     ),

@@ -47,6 +47,9 @@ CASES: dict[str, dict[str, Any]] = {
         "model_type": "qwen3_moe", **QWEN, "decoder_sparse_step": 2, "attention_bias": True,
         "tie_word_embeddings": True,
     },
+    "glm flash": {"model_type": "glm4_moe_lite", **V3, "q_lora_rank": 16},
+    "glm flash kinds": {"model_type": "glm4_moe_lite", **V3, "q_lora_rank": None, "attention_bias": True,
+                        "mlp_layer_types": ["sparse", "dense", "dense", "sparse"], "tie_word_embeddings": True},
     "granite": {"model_type": "granitemoe", **BASE, "intermediate_size": 24, "num_local_experts": 4},
     "granite shared": {"model_type": "granitemoeshared", **BASE, "intermediate_size": 24, "num_local_experts": 4,
                        "shared_intermediate_size": 20, "attention_bias": True, "tie_word_embeddings": True},
@@ -161,3 +164,8 @@ def test_bad_keys_are_listed(keys: dict[str, Any], paths: list[str]) -> None:
 def test_groups_must_divide_the_experts() -> None:
     with pytest.raises(InputError, match="n_group"):
         build({**CASES["v3"], "n_group": 3})
+
+
+def test_a_kind_for_each_layer_is_needed() -> None:
+    with pytest.raises(InputError, match="mlp_layer_types"):
+        build({**CASES["glm flash"], "mlp_layer_types": ["dense", "sparse"]})

@@ -1,6 +1,7 @@
-"""DeepSeek V2 and V3, and Kimi K2: attention through latents (MLA), shared and routed experts, dense first layers.
+"""DeepSeek V2 and V3, Kimi K2, and GLM-4.7-Flash: attention through latents (MLA), shared and routed experts, dense
+first layers.
 
-Sources: transformers (5.24.0) models/deepseek_v2/modeling_deepseek_v2.py, models/deepseek_v3/modeling_deepseek_v3.py;
+Sources: transformers (5.24.0) models/{deepseek_v2,deepseek_v3,glm4_moe_lite}/modeling_*.py;
 that Kimi K2 is DeepSeek V3: models/kimi_k25/configuration_kimi_k25.py; the layers for further tokens: DeepSeek-V3's
 README_WEIGHTS.md (Transformers leaves their weights out).
 """
@@ -33,7 +34,8 @@ from trainledger.model.program import (
     Weight,
 )
 
-KIMI, THIRD = "kimi_k2", "deepseek_v3"
+KIMI, THIRD, LITE = "kimi_k2", "deepseek_v3", "glm4_moe_lite"
+KINDS, DENSE, SPARSE = "mlp_layer_types", "dense", "sparse"
 HEADS = "grouped key heads (num_key_value_heads) are not what attention through latents makes, and its class fails"
 
 FURTHER = "no class of Transformers runs the layers that predict further tokens"
@@ -43,10 +45,10 @@ PREFIX = moe.LAYERS
 
 
 def build(keys: Keys) -> Model:
-    """The model of these keys: `deepseek_v2`, `deepseek_v3` or `kimi_k2`."""
+    """The model of these keys: `deepseek_v2`, `deepseek_v3`, `kimi_k2` or `glm4_moe_lite`."""
     hidden = axis(Dim.HIDDEN, keys.integer("hidden_size"))
     layers = keys.integer("num_hidden_layers")
-    dense = moe.dense_first(keys, layers)
+    dense = _dense(keys, layers)
     _, top_k = moe.routed(keys)
     groups = keys.integer("n_group", default=1)
     keys.divides("n_group", groups, "n_routed_experts", keys.integer(*moe.EXPERTS))
@@ -64,6 +66,17 @@ def build(keys: Keys) -> Model:
     model = decoder(keys, THIRD if family == KIMI else family, blocks, rotary, Trunk(buffers=buffers))
     count = keys.integer("num_nextn_predict_layers", "num_mtp_layers", default=0, least=0)
     return replace(model, further=further(keys, model, _layer(keys, hidden, dense=False), count))
+
+
+def _dense(keys: Keys, layers: int) -> frozenset[int]:
+    """Layers without experts: as `mlp_layer_types` says of each, or the first ones."""
+    given = keys.raw(KINDS)
+    if keys.text("model_type") != LITE or given is None:
+        return moe.dense_first(keys, layers)
+    kinds = list(given) if isinstance(given, list | tuple) else []
+    if len(kinds) != layers or any(kind not in (DENSE, SPARSE) for kind in kinds):
+        keys.refuse(KINDS, given, f"{layers} of {DENSE!r} or {SPARSE!r} are needed, one for each layer")
+    return frozenset(at for at, kind in enumerate(kinds) if kind == DENSE)
 
 
 def _unknown(keys: Keys) -> str:
