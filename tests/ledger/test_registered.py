@@ -33,6 +33,8 @@ CASES: dict[str, dict[str, Any]] = {
     "olmo3": PADDED, "exaone4": HEADED, "glm4_moe": {**ROUTED, "use_qk_norm": True}, "dots1": ROUTED,
     "solar_open": ROUTED, "minimax_m2": {**HEADED, "num_local_experts": 4, "num_experts_per_tok": 2},
     "apertus": HEADED, "lfm2": {**SMALL, "full_attn_idxs": [1]}, "exaone": SMALL,
+    "lfm2_moe": {**SMALL, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12,
+                 "num_dense_layers": 1, "layer_types": ["full_attention", "conv"]},
     "granitemoe": {**SMALL, "num_local_experts": 4},
     "granitemoeshared": {**SMALL, "num_local_experts": 4, "shared_intermediate_size": 40},
     "llama4_text": {**HEADED, "intermediate_size_mlp": 40, "num_local_experts": 4, "moe_layers": [0]},

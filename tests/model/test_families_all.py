@@ -48,6 +48,7 @@ SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers", "intermediat
 NEEDED = {  # what has no default
     "deepseek_v2": {"num_experts_per_tok": 2},
     "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 8},
+    "lfm2_moe": {"layer_types": ["conv"] * 32},
     "glm4_moe": {"head_dim": 128},  # the class rounds what does not divide down
     "megatron-gpt": dict.fromkeys((*SIZES, "max_position_embeddings"), 16),
 }

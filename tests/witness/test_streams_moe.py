@@ -32,6 +32,10 @@ LLAMA4 = {
     "num_local_experts": 4,
 }  # fmt: skip
 GRANITE = {**BASE, "intermediate_size": 96, "num_local_experts": 8, "num_experts_per_tok": 2}
+LFM2 = {
+    "model_type": "lfm2_moe", **ROUTED, "intermediate_size": 320, "moe_intermediate_size": 96, "num_dense_layers": 1,
+    "layer_types": ["full_attention", "conv", "conv"],
+}  # fmt: skip
 LINEAR, FULL = ({"layer_types": [f"{kind}_attention"] * 3} for kind in ("linear", "full"))
 DELTA = {
     **BASE, "head_dim": 32, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32,
@@ -80,6 +84,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "llama4 dense, bare": {**LLAMA4, "moe_layers": [0], "no_rope_layers": [1, 0, 1]},
     "llama4 bare": {**LLAMA4, "num_key_value_heads": 4, "no_rope_layers": [1, 0, 1], "attn_temperature_tuning": False},
     "llama4 chunks": {**LLAMA4, "attention_chunk_size": 16},
+    "lfm2": LFM2,
+    "lfm2 plain": {**LFM2, "use_expert_bias": False, "norm_topk_prob": False},
     "granite": {"model_type": "granitemoe", **GRANITE},
     "granite shared": {"model_type": "granitemoeshared", **GRANITE, "shared_intermediate_size": 160},
     "olmoe": {"model_type": "olmoe", **ROUTED, "intermediate_size": 96},

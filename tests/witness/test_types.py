@@ -38,6 +38,8 @@ GRANITE = {**BASE, "intermediate_size": 96, "num_local_experts": 8, "num_experts
 TYPES: dict[str, dict[str, Any]] = {
     "granitemoeshared": {**GRANITE, "shared_intermediate_size": 160},
     "qwen3_next": {**WIDE, **SHARED}, "qwen3_5_text": {**WIDE, **DELTA}, "qwen3_5_moe_text": {**BASE, **SHARED},
+    "lfm2_moe": {**SHORT, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96,
+                 "num_dense_layers": 2, "layer_types": ["conv", "conv", "full_attention", "conv", "full_attention"]},
     "lfm2": {**SHORT, "full_attn_idxs": [2, 4], "block_multiple_of": 32}, "apertus": WIDE,
     "arcee": WIDE, "internlm3": WIDE,
     "ministral": WIDE, "ministral3": WIDE, "seed_oss": WIDE, "hunyuan_v1_dense": WIDE, "ernie4_5": WIDE,

@@ -59,13 +59,13 @@ REGISTRATIONS: tuple[Registration, ...] = (
         _classes("apertus"),
     ),
     Registration(
-        ("lfm2",),
+        ("lfm2", "lfm2_moe"),
         (
             "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj", "self_attn",
             "conv.conv", "conv.in_proj", "conv.out_proj", "feed_forward.w1", "feed_forward.w3", "feed_forward.w2",
-            "operator_norm", "ffn_norm",
+            "feed_forward.experts", "feed_forward", "operator_norm", "ffn_norm",
         ),
-        _classes("lfm2"),
+        _classes("{lfm2,lfm2_moe}"),
     ),
     Registration(
         ("qwen3_moe",),

@@ -50,10 +50,11 @@ _ROWS = (
         ),
     ),
     ReleasedLayers(
-        ("lfm2",), "5.18", "",
+        ("lfm2", "lfm2_moe"), "5.18", "",
         Source(
             "Transformers LFM2",
-            "transformers/models/lfm2/modeling_lfm2.py: one convolution for all kernels (5.18.0 to 5.24.0, not 5.12.0)",
+            "transformers/models/{lfm2,lfm2_moe}/modeling_*.py: one convolution for all kernels (5.18.0 to 5.24.0, not "
+            "5.12.0)",
             "5.24.0",
         ),
     ),

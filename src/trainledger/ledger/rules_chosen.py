@@ -13,6 +13,7 @@ from trainledger.ledger import (
     experts_torchtitan,
     group_router,
     linear_attention,
+    router_low,
     router_scaled,
     sinks,
     tempered,
@@ -25,6 +26,7 @@ Chosen: TypeAlias = (
     p.GroupRouter
     | p.Noise
     | p.BestRouter
+    | p.LowRouter
     | p.ClampedExperts
     | p.SigmoidRouter
     | p.EveryExpert
@@ -63,6 +65,8 @@ def apply(f: Frame, spec: Chosen, ins: list[int]) -> list[int]:
         return [experts_every.summed(f.tape, ins[0], ins[1])]
     if isinstance(spec, p.EveryExpert):
         return experts_every.experts(f.tape, spec, ins, f.need(spec.gate_up), f.need(spec.down))
+    if isinstance(spec, p.LowRouter):
+        return router_low.router(f.tape, spec, ins[0], f.need(spec.weight))
     if isinstance(spec, p.GroupRouter):
         return group_router.router(f.tape, spec, ins[0], f.need(spec.weight))
     titan = f.software.framework == TORCHTITAN

@@ -20,13 +20,14 @@ from trainledger.model.program import (
     Experts,
     GroupRouter,
     Linear,
+    LowRouter,
     Norm,
     Op,
     Router,
     Weight,
 )
 
-MODULES = (Act, BestRouter, ClampedExperts, Dropout, Embed, Experts, GroupRouter, Linear, Norm, Router)
+MODULES = (Act, BestRouter, ClampedExperts, Dropout, Embed, Experts, GroupRouter, Linear, LowRouter, Norm, Router)
 Turns = Mapping[int, tuple[int, int]]  # by primitive: events there are as it begins, and as it has returned
 
 

@@ -28,6 +28,18 @@ class Router:
 
 
 @dataclass(frozen=True, slots=True)
+class LowRouter:
+    """Sigmoids of a linear layer's result, in its dtype, and the `top_k` best, times a Python number. `corrected`: a
+    buffer is added to them for the choice alone. `normalise`: they are divided by their sum. Reads rows of the hidden
+    state; leaves logits, scores and expert numbers."""
+
+    weight: Weight
+    top_k: int
+    corrected: bool
+    normalise: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Experts:
     """Routed experts as grouped matrix products over tokens sorted by expert; weights are [experts, out, in].
 

@@ -40,7 +40,7 @@ from trainledger.model.operations import (
 )
 from trainledger.model.operations_curve import TrainedCurve
 from trainledger.model.operations_every import EveryExpert, Noise, SigmoidRouter, SummedExperts, Tempered
-from trainledger.model.operations_experts import KEPT, Experts, Looped, Router
+from trainledger.model.operations_experts import KEPT, Experts, Looped, LowRouter, Router
 from trainledger.model.operations_latent import Concat, FilledKeys, GroupRouter, Pairs, Turn
 from trainledger.model.operations_linear import CausalConv, DeltaRule, GatedNorm, Mixed, Transposed
 from trainledger.model.operations_megatron import MegatronSpec
@@ -82,6 +82,7 @@ __all__ = [
     "Looped",
     "Low",
     "LowRank",
+    "LowRouter",
     "Model",
     "Multiply",
     "Noise",
@@ -145,6 +146,7 @@ Spec: TypeAlias = (
     | Router
     | GroupRouter
     | BestRouter
+    | LowRouter
     | ClampedExperts
     | Pairs
     | Concat

@@ -50,6 +50,8 @@ CASES: dict[str, dict[str, Any]] = {
     "glm flash": {"model_type": "glm4_moe_lite", **V3, "q_lora_rank": 16},
     "glm flash kinds": {"model_type": "glm4_moe_lite", **V3, "q_lora_rank": None, "attention_bias": True,
                         "mlp_layer_types": ["sparse", "dense", "dense", "sparse"], "tie_word_embeddings": True},
+    "lfm2": {"model_type": "lfm2_moe", **QWEN, "num_dense_layers": 1,
+             "layer_types": ["conv", "full_attention", "conv", "full_attention"]},
     "granite": {"model_type": "granitemoe", **BASE, "intermediate_size": 24, "num_local_experts": 4},
     "granite shared": {"model_type": "granitemoeshared", **BASE, "intermediate_size": 24, "num_local_experts": 4,
                        "shared_intermediate_size": 20, "attention_bias": True, "tie_word_embeddings": True},
@@ -128,6 +130,7 @@ def test_shared_width_in_either_key() -> None:
         ({"model_type": "mixtral", "router_jitter_noise": 0.1}, "router_jitter_noise"),
         ({"model_type": "mixtral", "output_router_logits": True}, "output_router_logits"),
         ({"model_type": "granitemoe", "output_router_logits": True}, "output_router_logits"),
+        ({**CASES["lfm2"], "num_dense_layers": 0, "output_router_logits": True}, "output_router_logits"),
         ({"model_type": "olmoe", "clip_qkv": 8.0}, "clip_qkv"),
         ({"model_type": "deepseek_v3", "num_key_value_heads": 8}, "num_key_value_heads"),
         ({**CASES["v2"], "n_shared_experts": 0}, "n_shared_experts"),
@@ -169,3 +172,14 @@ def test_groups_must_divide_the_experts() -> None:
 def test_a_kind_for_each_layer_is_needed() -> None:
     with pytest.raises(InputError, match="mlp_layer_types"):
         build({**CASES["glm flash"], "mlp_layer_types": ["dense", "sparse"]})
+
+
+def test_layers_of_lfm2_with_experts_have_their_kinds_given() -> None:
+    with pytest.raises(InputError, match="layer_types"):
+        build({key: size for key, size in CASES["lfm2"].items() if key != "layer_types"})
+
+
+@pytest.mark.parametrize(("biased", "count"), [(True, 3), (False, 0)])
+def test_corrections_of_lfm2_lie_in_its_layers_with_experts(biased: bool, count: int) -> None:
+    model = build({**CASES["lfm2"], "use_expert_bias": biased})
+    assert [buffer.elements for buffer in model.buffers] == [6] * count
