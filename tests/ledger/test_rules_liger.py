@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.plans import plan_of
+from trainledger.answer.estimate import estimate
 from trainledger.base.dims import Axis, Dim
 from trainledger.facts.dtypes import BF16
 from trainledger.ledger.engine import Backward
@@ -75,3 +77,12 @@ def test_norms_without_a_gradient() -> None:
     model = build(KEYS)
     assert {weight.role for weight in untrained(FOAK, model)} == {Role.NORM}
     assert untrained(LIGER, model) == frozenset()
+
+
+@pytest.mark.parametrize("kind", ["exaone", "internlm3"])
+def test_types_that_run_as_llama_are_not_patched(kind: str) -> None:
+    """Liger looks for the model's type, not for its class."""
+    keys = {**KEYS, "model_type": kind}
+    plain, fused = (estimate(plan_of(keys, stack={"kernels": one, "loss": "full"})) for one in ([], ["liger"]))
+    assert plain.peak.allocated == fused.peak.allocated
+    assert plain.peak.allocated != estimate(plan_of(KEYS, stack={"kernels": ["liger"], "loss": "full"})).peak.allocated

@@ -33,7 +33,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
         (
             "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "gemma", "gemma2", "gemma3_text",
             "cohere", "cohere2", "glm", "glm4", "granite", "olmo2", "olmoe", "smollm3", "starcoder2", "phi",
-            "arcee", "olmo", "nemotron",
+            "arcee", "internlm3", "exaone", "olmo", "nemotron",
             "minimax_m2", "ministral", "ministral3", "seed_oss", "hunyuan_v1_dense", "ernie4_5", "olmo3", "exaone4",
         ),
         (

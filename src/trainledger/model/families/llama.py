@@ -40,7 +40,7 @@ def build(keys: Keys) -> Model:
     mlp = made(keys, hidden, _act(keys, family), bias)
     ops = shared.pre_norm(hidden, self_attention(keys, heads, hidden), mlp)
     blocks = grouped([0] * keys.integer("num_hidden_layers", "num_layers"), lambda _: ops)
-    return shared.decoder(keys, ARCEE if family == ARCEE else "llama", blocks, Rotary(heads.width), Trunk())
+    return shared.decoder(keys, family, blocks, Rotary(heads.width), Trunk())
 
 
 def _act(keys: Keys, family: str) -> ActKind:
