@@ -54,6 +54,9 @@ def value(data: dict[str, Any], path: str) -> Any:
         ({"checkpoint": {"save": "/x", "async_save": True}}, "save.asynchronous", True),
         ({"checkpoint": {"save": "/x", "save_optim": False}}, "save.optimizer", False),
         ({"checkpoint": {"async_save": True}}, "save.asynchronous", None),
+        ({"checkpoint": {"save": "/x", "most_recent_k": 3}}, "save.limit", 3),
+        ({"checkpoint": {"save": "/x", "most_recent_k": -1}}, "save.limit", None),
+        ({"checkpoint": {"most_recent_k": 3}}, "save.limit", None),
     ],
 )  # fmt: skip
 def test_what_a_key_means(data: dict[str, Any], path: str, found: Any) -> None:

@@ -59,6 +59,20 @@ def test_what_it_saves(switch: str, limit: int | None, tmp_path: Path) -> None:
     assert save is None or save.asynchronous
 
 
+@pytest.mark.parametrize(
+    ("release", "said", "limit"), [("0.1.0", "", 10), ("0.0.2", "", None), ("0.2.2", "keep_latest_k = 0\n", None)]
+)
+def test_ten_checkpoints_are_kept_unless_a_number_is_said(
+    release: str, said: str, limit: int | None, tmp_path: Path
+) -> None:
+    config = tmp_path / "c.toml"
+    text = '[model]\nflavor = "8B"\n[training]\nseq_len = 512\n[checkpoint]\nenable = true\nasync_mode = "async"\n'
+    config.write_text(text + said)
+    save = read_any([str(config)], versions={"torchtitan": release}).plan.save
+    assert save is not None
+    assert save.limit == limit
+
+
 def test_an_unknown_key_is_listed_with_the_nearest(tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('[model]\nflavor = "8B"\n[training]\nlocal_batchsize = 4\n[compile]\nenabled = true\n')

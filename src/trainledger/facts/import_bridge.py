@@ -75,6 +75,7 @@ NEGATED: dict[str, str] = {
     "ddp.align_param_gather": "--no-align-param-gather",
     "checkpoint.save_optim": "--no-save-optim",
 }
+KEPT = "checkpoint.most_recent_k"  # Megatron-Bridge removes what is older (training/checkpointing.py, 2026-08)
 SECTIONS = ("model", "ddp", "dist", "optimizer", "train", "mixed_precision", "tokenizer")
 # keys of sections that the importer's own code reads
 READ = (
@@ -83,6 +84,7 @@ READ = (
     "mixed_precision mixed_precision.grad_reduce_in_fp32 mixed_precision.params_dtype mixed_precision.fp32 peft "
     "peft._target_ peft.dim peft.target_modules peft.dropout peft.alpha env_vars.* trainer.devices "
     "trainer.num_nodes optimizer.params_dtype optimizer.bf16 optimizer.fp16 optimizer.use_distributed_optimizer "
+    "checkpoint.most_recent_k "
 )
 UNCOUNTED = (
     "model.cpu_offloading_activations model.cpu_offloading_weights model.cpu_offloading_double_buffering "

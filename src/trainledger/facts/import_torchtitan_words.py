@@ -167,6 +167,7 @@ FILLED: tuple[FilledRow, ...] = (
         SETTINGS,
     ),
 )
+KEPT = FilledRow("save.limit", 10, "torchtitan: checkpoint.keep_latest_k 10", SETTINGS, since="0.1.0")
 LOSS_FILLED: tuple[FilledRow, ...] = (
     FilledRow("stack.loss", "full-fp32", "torchtitan: cross_entropy_loss", _read("components/loss.py"), until="0.2.3"),
     FilledRow("stack.loss", "chunked", "torchtitan: ChunkedLossWrapper", _read("components/loss.py"), since="0.2.3"),

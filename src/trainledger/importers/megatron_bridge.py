@@ -13,6 +13,7 @@ from trainledger.facts.import_bridge import (
     BRIDGE,
     DEVICES,
     FUSED_LOSS,
+    KEPT,
     MOVED,
     NEAR,
     NEGATED,
@@ -226,6 +227,9 @@ def _own(leaves: Mapping[str, tuple[Any, str]], given: Settings, piece: Piece) -
         piece.fill(FUSED_LOSS.path, FUSED_LOSS.value, FUSED_LOSS.why, FUSED_LOSS.source)
     nemo = any(path.split(".")[0] == "trainer" for path in (where.rpartition(" ")[2] for _, where in leaves.values()))
     piece.give("stack.framework", "nemo" if nemo else "megatron-bridge", piece.name)
+    kept, at = leaves.get(KEPT, (None, ""))
+    if given.has("--save") and isinstance(kept, int) and kept > 0:  # 0 removes none
+        piece.give("save.limit", kept, at)
     _adapter(leaves, piece)
 
 

@@ -13,6 +13,7 @@ from trainledger.facts.import_torchtitan_words import (
     ALLOCATOR,
     BUCKETS,
     FILLED,
+    KEPT,
     LOSS_FILLED,
     MASKED,
     MODULES,
@@ -185,8 +186,10 @@ def _read(document: Document, piece: Piece, context: Context, run: _Run | None) 
     mesh.pipeline(keys, piece, sizes, layers)
     parts.batch(keys, piece, sizes, whole)
     parts.precision(keys, piece, sizes, sharded)
-    for part in (parts.float8, parts.optimizer, parts.recompute, parts.compiled, parts.saves):
+    for part in (parts.float8, parts.optimizer, parts.recompute, parts.compiled):
         part(keys, piece)
+    if parts.saves(keys, piece):
+        fill(piece, (KEPT,), version)
     if run and run.scripted:
         fill(piece, (ALLOCATOR,), version)
     if sizes.tensor == 1:

@@ -208,15 +208,17 @@ def recompute(keys: Keyed, piece: Piece) -> None:
         piece.refuse(option_name, shown(option), "op, or a number of layers", where=keys.where(option_name))
 
 
-def saves(keys: Keyed, piece: Piece) -> None:
-    """How many checkpoints are kept, and whether training goes on while one is written."""
+def saves(keys: Keyed, piece: Piece) -> bool:
+    """How many checkpoints are kept, and whether training goes on while one is written. Returns whether their number is
+    left to torchtitan's own default."""
     if not any(keys.raw(name) is True for name in ("checkpoint.enable", "checkpoint.enable_checkpoint")):
-        return
+        return False
     kept = keys.raw("checkpoint.keep_latest_k")
     if isinstance(kept, int) and kept > 0:
         piece.give("save.limit", kept, keys.where("checkpoint.keep_latest_k"))
     if f"{keys.raw('checkpoint.async_mode')}".startswith("async"):
         piece.give("save.asynchronous", True, keys.where("checkpoint.async_mode"))
+    return kept is None
 
 
 def compiled(keys: Keyed, piece: Piece) -> None:
