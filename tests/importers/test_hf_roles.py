@@ -99,3 +99,38 @@ def test_a_teacher_is_a_role_of_distillation(tmp_path: Path) -> None:
     assert found.plan.task == "distill"
     assert acting(found.plan) == ["policy", "teacher"]
     assert not found.unknown
+
+
+@pytest.mark.parametrize(
+    ("trl", "said", "sequence", "counted"),
+    [
+        ("0.24.0", {}, 768, 256),
+        ("0.24.0", {"max_completion_length": 1024}, 1536, 1024),
+        ("0.24.0", {"max_prompt_length": 128}, 384, 256),
+        ("1.16.0", {"max_completion_length": 1024}, 1536, 1024),  # prompts are not cut
+        ("1.16.0", {}, 1024, 512),
+        ("1.9.0", {"max_length": 4096}, 4096, None),
+    ],
+)
+def test_lengths_that_are_not_said(
+    tmp_path: Path, trl: str, said: dict[str, object], sequence: int, counted: int | None
+) -> None:
+    found = plan(tmp_path, trl, **{"max_prompt_length": "null", "max_completion_length": "null", **said})
+    assert (found.batch.sequence, found.batch.loss_tokens) == (sequence, counted)
+
+
+@pytest.mark.parametrize(("release", "told"), [("0.25.1", False), ("0.26.0", True)])
+def test_prompts_that_are_not_cut_are_told(tmp_path: Path, release: str, told: bool) -> None:
+    text = "".join(f"{name}: {value}\n" for name, value in ARGUMENTS.items() if name != "max_prompt_length")
+    (tmp_path / "grpo.yaml").write_text(text, encoding="utf-8")
+    draft = read_any([str(tmp_path / "grpo.yaml")], versions={**VERSIONS, "trl": release})
+    assert any("prompts are not cut" in one.path for one in draft.uncounted) == told
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [("", ["policy", "reference"]), (" --beta 0", ["policy"]), (" --use_peft --lora_r 8", ["policy"])],
+)
+def test_rloo_has_a_reference_unless_told(tmp_path: Path, more: str, expected: list[str]) -> None:
+    found = plan(tmp_path, command=f"trl rloo --num_processes 1 --config {tmp_path / 'grpo.yaml'}{more}")
+    assert (found.task, acting(found)) == ("grpo", expected)

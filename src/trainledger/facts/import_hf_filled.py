@@ -74,6 +74,24 @@ TRL_BETA = FilledRow(
     Source("TRL GRPOConfig", "trl/trainer/grpo_config.py, beta (0.0 from 0.19 on)", "0.15.2 to 0.19.0"),
     until="0.19",
 )
+_SAMPLED = Source(
+    "TRL GRPOConfig and RLOOConfig",
+    "trl/trainer/{grpo,rloo}_config.py, max_prompt_length, max_completion_length, beta",
+    "0.15.2 to 1.16.0",
+)  # fmt: skip
+RLOO_BETA = FilledRow(
+    "roles.reference.placement", "colocated", "beta 0.05: the reference is a second model where no adapter is trained",
+    _SAMPLED,
+)  # fmt: skip
+TRL_COMPLETION = (
+    FilledRow("batch.loss_tokens", 512, "max_completion_length 512", _SAMPLED, since="1.10"),
+    FilledRow("batch.loss_tokens", 256, "max_completion_length 256", _SAMPLED, until="1.10"),
+)
+TRL_UNCUT = "0.26"  # the release from which prompts are not cut unless a length is given, and later never
+TRL_PROMPT = (
+    FilledRow("batch.sequence", 512, "a completion after a prompt, taken to have 512 tokens", _SAMPLED, TRL_UNCUT),
+    FilledRow("batch.sequence", 512, "a completion after max_prompt_length 512", _SAMPLED, until=TRL_UNCUT),
+)
 KBIT = FilledRow("precision.weights", "fp32", "prepare_model_for_kbit_training casts to float32", TRL_SFT, until="0.29")
 BF16_ADAPTER = FilledRow("adapter.dtype", "bf16", "adapters of a quantised model are cast to bf16", TRL_SFT)
 CHECKPOINT = FilledRow(

@@ -99,8 +99,9 @@ TRL_COMMANDS: dict[str, str] = {
     "sft": "sft", "dpo": "dpo", "kto": "kto", "grpo": "grpo", "reward": "reward", "orpo": "orpo", "run_sft": "sft",
     "run_dpo": "dpo", "run_orpo": "orpo", "reward_modeling": "reward", "sft_trainer": "sft", "dpo_trainer": "dpo",
     "cpo": "simpo", "run_kto": "kto", "run_grpo": "grpo", "sft_video_llm": "sft", "sft_vlm": "sft",
-    "sft_gpt_oss": "sft", "gkd": DISTILL,
+    "sft_gpt_oss": "sft", "gkd": DISTILL, "rloo": "grpo",
 }  # fmt: skip
+RLOO = "rloo"  # reads its sequences as GRPO does, in every release
 TRAINER_SCRIPTS: dict[str, str] = {"run_clm": "pretrain", "run_mlm": "pretrain", "run_clm_no_trainer": "pretrain"}
 _WRAPPED = {"fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_offload_params": False}
 _EIGHT: dict[str, object] = {"num_processes": 8, "num_machines": 1, "mixed_precision": "bf16"}

@@ -32,11 +32,10 @@ from trainledger.importers.deepspeed_json import MICRO, ON, STEPS
 from trainledger.importers.hf_fsdp import FULL, GRADIENTS, HYBRID, HYBRID_GRADIENTS, NONE, OPTIONS
 from trainledger.importers.hf_offload import activations
 from trainledger.importers.hf_precision import precision
-from trainledger.importers.hf_roles import LOSS_TYPE
+from trainledger.importers.hf_roles import DEFAULT, LOSS_TYPE
 from trainledger.importers.hf_roles import REFERENCED as REFERENCE
 from trainledger.importers.piece import AUTO, Filled, Given, Piece, Rank
 
-DEFAULT = "default: "  # how the place of a value begins that no file gives
 RUN, KIND = "run.on", "run.kind"
 
 
@@ -176,7 +175,7 @@ class Joined:
     def _reference(self) -> None:
         """The reference of sampled sequences, a model of its own: an adapter that is switched off is its own."""
         if self.fact(REFERENCE):
-            self.piece.give(TRL_BETA.path, TRL_BETA.value, self.where(REFERENCE))
+            self.say(TRL_BETA.path, TRL_BETA.value, self.where(REFERENCE))
         elif REFERENCE not in self.facts and holds(TRL_BETA, self.versions.get("trl")):
             self.fill(TRL_BETA)
 

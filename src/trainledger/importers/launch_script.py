@@ -7,13 +7,14 @@ import re
 
 from trainledger.base.problems import nearest
 from trainledger.facts.import_accelerate import ACCELERATE_KEYS
-from trainledger.facts.import_hf_trl import ACCELERATE_PROFILES, SIGNS, TASK_SIGNS, TRAINER_SCRIPTS, TRL_COMMANDS
+from trainledger.facts.import_hf_trl import ACCELERATE_PROFILES, RLOO, SIGNS, TASK_SIGNS, TRAINER_SCRIPTS, TRL_COMMANDS
 from trainledger.facts.import_launch import OTHER_MODULES, OTHERS
 from trainledger.facts.import_rows import CERTAIN, LIKELY, PERHAPS, Means
 from trainledger.importers import accelerate_yaml
 from trainledger.importers.draft import Ignored, Uncounted, Unknown
 from trainledger.importers.environment import environment_keys
 from trainledger.importers.formats import Context
+from trainledger.importers.hf_roles import SORT
 from trainledger.importers.hf_run import ROWS, TASK, TRL, run_piece
 from trainledger.importers.inputs import Input
 from trainledger.importers.launchers import ACCELERATE, Launch, arguments_of, launches, ranks_of
@@ -85,6 +86,8 @@ def _trainer(launch: Launch, args: dict[str, Given]) -> dict[str, Given]:
         found = {TRL: Given(True, launch.where)}
         if name in TRL_COMMANDS:
             found[TASK] = Given(TRL_COMMANDS[name], launch.where)
+        if name == RLOO:
+            found[SORT] = Given(True, launch.where)
         return found
     if name in TRAINER_SCRIPTS:
         return {TASK: Given(TRAINER_SCRIPTS[name], launch.where)}

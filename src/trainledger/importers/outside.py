@@ -13,7 +13,8 @@ from trainledger.facts.import_hf_filled import TUNED
 from trainledger.importers.document import Document, Path
 from trainledger.importers.draft import Draft, Ignored
 from trainledger.importers.formats import MODEL, Context, extract, format_of, recognised
-from trainledger.importers.hf_settle import DEFAULT, settle
+from trainledger.importers.hf_roles import DEFAULT
+from trainledger.importers.hf_settle import settle
 from trainledger.importers.inputs import Input, read_input
 from trainledger.importers.model_source import catalogued, resolve_model
 from trainledger.importers.piece import AUTO, Given, Piece, Rank
