@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trainledger.base.problems import InputError
 from trainledger.importers.outside import read_any
 from trainledger.plan.schema import Plan
 
@@ -134,3 +135,24 @@ def test_prompts_that_are_not_cut_are_told(tmp_path: Path, release: str, told: b
 def test_rloo_has_a_reference_unless_told(tmp_path: Path, more: str, expected: list[str]) -> None:
     found = plan(tmp_path, command=f"trl rloo --num_processes 1 --config {tmp_path / 'grpo.yaml'}{more}")
     assert (found.task, acting(found)) == ("grpo", expected)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "trl ppo",
+        "trl nash_md",
+        "accelerate launch examples/scripts/ppo/ppo.py",
+        "accelerate launch examples/scripts/dpo_online.py",
+        "python examples/scripts/prm.py",
+    ],
+)
+def test_trainers_without_a_task_are_refused(tmp_path: Path, command: str) -> None:
+    with pytest.raises(InputError, match="of TRL's trainers those of"):
+        plan(tmp_path, command=f"{command} --model_name_or_path gpt2 --per_device_train_batch_size 4 --max_length 512")
+
+
+def test_rloo_of_other_code_is_refused(tmp_path: Path) -> None:
+    command = f"trl rloo --num_processes 1 --config {tmp_path / 'grpo.yaml'}"
+    with pytest.raises(InputError, match="RLOO of TRL"):
+        plan(tmp_path, "0.21.0", command)

@@ -99,9 +99,17 @@ TRL_COMMANDS: dict[str, str] = {
     "sft": "sft", "dpo": "dpo", "kto": "kto", "grpo": "grpo", "reward": "reward", "orpo": "orpo", "run_sft": "sft",
     "run_dpo": "dpo", "run_orpo": "orpo", "reward_modeling": "reward", "sft_trainer": "sft", "dpo_trainer": "dpo",
     "cpo": "simpo", "run_kto": "kto", "run_grpo": "grpo", "sft_video_llm": "sft", "sft_vlm": "sft",
-    "sft_gpt_oss": "sft", "gkd": DISTILL, "rloo": "grpo",
+    "sft_gpt_oss": "sft", "gkd": DISTILL, "rloo": "grpo", "rloo_vlm": "grpo", "grpo_vlm": "grpo", "gspo": "grpo",
+    "gspo_vlm": "grpo", "grpo_agent": "grpo", "dpo_vlm": "dpo", "sft_gemma3": "sft", "sft_nemotron_3": "sft",
 }  # fmt: skip
-RLOO = "rloo"  # reads its sequences as GRPO does, in every release
+RLOO, RLOO_SINCE = ("rloo", "rloo_vlm"), "0.22"  # reads its sequences as GRPO does from this release on
+# Scripts and commands of TRL whose trainers have no task of a plan's (examples/scripts, 0.9 to 1.9).
+TRL_UNREAD = frozenset(
+    (
+        "ppo ppo_tldr ppo_multi_adapter online_dpo online_dpo_vlm dpo_online nash_md xpo prm bco async_grpo minillm "
+        "sdft sdpo tpo gold rloo_tldr alignprop ddpo"
+    ).split()
+)
 TRAINER_SCRIPTS: dict[str, str] = {"run_clm": "pretrain", "run_mlm": "pretrain", "run_clm_no_trainer": "pretrain"}
 _WRAPPED = {"fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_offload_params": False}
 _EIGHT: dict[str, object] = {"num_processes": 8, "num_machines": 1, "mixed_precision": "bf16"}

@@ -4,7 +4,7 @@ server; and how long sampled sequences are."""
 from __future__ import annotations
 
 from trainledger.facts.import_hf_filled import RLOO_BETA, TRL_COMPLETION, TRL_PROMPT, TRL_UNCUT, filled
-from trainledger.facts.import_hf_trl import RLOO, VLLM_COLOCATED, VLLM_SERVER, VLLM_SHARE, VLLM_SLEEP
+from trainledger.facts.import_hf_trl import RLOO, RLOO_SINCE, VLLM_COLOCATED, VLLM_SERVER, VLLM_SHARE, VLLM_SLEEP
 from trainledger.facts.option_row import Direction
 from trainledger.facts.versions import at_least
 from trainledger.importers.arguments import Arguments
@@ -13,7 +13,7 @@ from trainledger.importers.piece import Given
 
 DEFAULT = "default: "  # how the place of a value begins that no file gives
 COLOCATE, SERVER = "colocate", "server"
-SORT = f"_{RLOO}"  # handed on where a script of that name runs
+SORT = f"_{RLOO[0]}"  # handed on where a script of that name runs
 PROMPT, COMPLETION = "max_prompt_length", "max_completion_length"
 REWARDS = "reward_model_name_or_path"  # a model that scores completions, on every device beside the policy
 TEACHES = "teacher_model_name_or_path"  # GKD's frozen model, beside the trained one
@@ -27,6 +27,9 @@ def grpo_roles(given: Arguments, release: str | None) -> None:
     """Give the roles, a reward model among them, whether a reference is read, and the tokens of completions: no others
     count. `release`: of TRL (None: the newest). A server's devices are not said."""
     piece = given.piece
+    if given.flag(SORT) and not at_least(release, RLOO_SINCE):
+        allowed = f"RLOO of TRL {RLOO_SINCE} and later can be read"
+        piece.refuse("task", f"found {SORT[1:]!r}", allowed, where=given.where(SORT))
     _lengths(given, release)
     piece.give("roles.policy.placement", "colocated", given.where("num_generations"))
     if model := given.text(REWARDS):

@@ -7,7 +7,15 @@ import re
 
 from trainledger.base.problems import nearest
 from trainledger.facts.import_accelerate import ACCELERATE_KEYS
-from trainledger.facts.import_hf_trl import ACCELERATE_PROFILES, RLOO, SIGNS, TASK_SIGNS, TRAINER_SCRIPTS, TRL_COMMANDS
+from trainledger.facts.import_hf_trl import (
+    ACCELERATE_PROFILES,
+    RLOO,
+    SIGNS,
+    TASK_SIGNS,
+    TRAINER_SCRIPTS,
+    TRL_COMMANDS,
+    TRL_UNREAD,
+)
 from trainledger.facts.import_launch import OTHER_MODULES, OTHERS
 from trainledger.facts.import_rows import CERTAIN, LIKELY, PERHAPS, Means
 from trainledger.importers import accelerate_yaml
@@ -74,19 +82,28 @@ def extract(given: Input, context: Context) -> Piece:
         if name in args and isinstance(args[name].value, str):
             piece.files.append((str(args[name].value), args.pop(name).where))
     run_piece(piece, {**args, **_trainer(chosen, args)}, context)
+    if (name := _name(chosen)) in TRL_UNREAD or (chosen.launcher == "trl" and name not in TRL_COMMANDS):
+        fix = "Write a plan: its roles say which models act beside the policy."
+        allowed = f"of TRL's trainers those of {', '.join(sorted(set(TRL_COMMANDS.values())))} can be read"
+        piece.refuse("task", f"found {name!r}", allowed, fix, chosen.where)
     return piece
+
+
+def _name(launch: Launch) -> str:
+    """What is run, without its folder or TRL's own command."""
+    return launch.program.removeprefix("trl ").rpartition(".")[-1] or launch.program
 
 
 def _trainer(launch: Launch, args: dict[str, Given]) -> dict[str, Given]:
     """Which trainer runs, and what it trains: by the script's name, else by arguments that only TRL has."""
-    name = launch.program.removeprefix("trl ").rpartition(".")[-1] or launch.program
+    name = _name(launch)
     sign = next((one for one in args if one in SIGNS), "")
     task = next((one for one in TASK_SIGNS if one in args), "")
     if launch.launcher == "trl" or name in TRL_COMMANDS:
         found = {TRL: Given(True, launch.where)}
         if name in TRL_COMMANDS:
             found[TASK] = Given(TRL_COMMANDS[name], launch.where)
-        if name == RLOO:
+        if name in RLOO:
             found[SORT] = Given(True, launch.where)
         return found
     if name in TRAINER_SCRIPTS:
