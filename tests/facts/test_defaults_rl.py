@@ -39,6 +39,9 @@ def test_openrlhfs_trainers() -> None:
     plan = filled("openrlhf")
     assert (plan.parallel.strategy, plan.stack.loss, plan.optimizer.grad_clip) == ("zero2", "full", 1.0)
     assert (plan.stack.attention, plan.precision.master) == ("flash", "fp32")
+    assert plan.optimizer.implementation == "apex-fused"
+    assert filled("openrlhf", offload={"optimizer": "cpu"}).optimizer.implementation == "cpu"
+    assert filled("verl").optimizer.implementation == "foreach"
 
 
 @pytest.mark.parametrize("framework", ["verl", "openrlhf"])

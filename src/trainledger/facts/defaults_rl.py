@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainledger.facts.default_row import Condition, DefaultRow
 from trainledger.facts.default_words import FSDP, framework
 from trainledger.facts.import_rl import (
+    DEEPSPEED,
     OPENRLHF,
     OPENRLHF_FILLED,
     OPENRLHF_LOSS,
@@ -34,6 +35,13 @@ def _row(one: FilledRow, *when: Condition) -> DefaultRow:
 STRATEGY = (
     DefaultRow("parallel.strategy", "fsdp1", "actor.strategy fsdp", VERL, (framework("verl"),)),
     *_filled("openrlhf", ("parallel.strategy",)),
+)
+FUSED_ADAM = DefaultRow(
+    "optimizer.implementation",
+    "apex-fused",
+    "DeepSpeed's FusedAdam",
+    DEEPSPEED,
+    (framework("openrlhf"), ("optimizer.name", ("adamw", "adam"))),
 )
 PRECISION = _filled("verl", ("precision.weights", "precision.compute", "precision.reduce"), WRAPPED)
 UPDATE = (*_filled("verl", ("optimizer.grad_clip",), WRAPPED), *_filled("openrlhf", ("optimizer.grad_clip",)))

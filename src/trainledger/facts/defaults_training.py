@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainledger.facts import defaults_rl
 from trainledger.facts.colossal import LOW_LEVEL, SCRIPTS
 from trainledger.facts.default_row import GIVEN, DefaultRow, Follows
 from trainledger.facts.default_words import (
@@ -141,6 +142,7 @@ UPDATE = (
         DEEPSPEED_CPU,
         (("offload.optimizer", GIVEN), ("optimizer.name", ("adamw", "adam"))),
     ),
+    defaults_rl.FUSED_ADAM,
     DefaultRow(
         "optimizer.implementation",
         "apex-fused",
