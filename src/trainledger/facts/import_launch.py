@@ -49,6 +49,11 @@ WRAPPERS = (
     "nsys",
     "timeout",
     "xargs",
+    "docker",
+    "podman",
+    "singularity",
+    "apptainer",
+    "enroot",
 )
 PYTHONS = ("python", "python3", "python3.10", "python3.11", "python3.12", "python3.13")
 COMMANDS = (

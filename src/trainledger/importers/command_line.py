@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainledger.facts.import_launch import WRAPPERS
 from trainledger.facts.limits import SHELLS
 from trainledger.importers.arithmetic import worked_out
+from trainledger.importers.launchers import behind
 from trainledger.importers.script import Command, Script, parse_script
 from trainledger.importers.shell_words import Word
 
@@ -94,9 +97,14 @@ def _unfolded(command: Command, depth: int) -> Iterator[Command]:
             yield from _unfolded(Command((*outer, *placed), command.env), depth + 1)
 
 
+def _counts(command: Command) -> bool:
+    """Whether it starts as many processes as its own words say: these stay with what stands behind them."""
+    return os.path.basename(command.texts[0]) in WRAPPERS
+
+
 def _line(command: Command) -> Line | None:
     """A command taken apart at its program: the first word that is a Python file, or what follows `-m`."""
-    words = worked_out(command.words, command.env)
+    words = worked_out(command.words if _counts(command) else behind(command.words), command.env)
     for at, word in enumerate(words):
         module = at and words[at - 1].text in ("-m", "--module") and not word.text.startswith("torch.distributed")
         if word.text.endswith(".py") or module:

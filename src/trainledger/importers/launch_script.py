@@ -67,6 +67,9 @@ def extract(given: Input, context: Context) -> Piece:
     for name, word in given.script.doubts.items() if given.script else ():
         why = f"a branch changes it: taken as {word.text!r}; --env {name}=... says which"
         piece.ignored.append(Ignored(f"{word.where} {name}", why))
+    if chosen.within:
+        why = "it starts the run: what it does of its own words is not known"
+        piece.ignored.append(Ignored(f"{chosen.where} {chosen.within}", why))
     environment_keys(piece, chosen.env)
     ranks_of(chosen, piece)
     args, loose = arguments_of(chosen.arguments)

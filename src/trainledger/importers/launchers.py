@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from trainledger.facts.import_launch import COMMANDS, COUNTING, FLAGS, MODULES, PYTHONS, TORCH_MODULES, WRAPPERS
 from trainledger.importers.draft import Uncounted
@@ -29,6 +29,7 @@ class Launch:
     env: Mapping[str, Word]
     where: str
     unknown: tuple[str, ...] = field(default=())  # options whose values the script leaves open
+    within: str = ""  # the program that is told to start it, behind a `--` of its own
 
 
 def launches(script: Script) -> tuple[Launch, ...]:
@@ -48,6 +49,10 @@ def launch_of(command: Command, name: str = "") -> Launch | None:
         if not at:
             return None
         words = words[at:]
+    told = behind(words)
+    if len(told) < len(words):
+        inner = launch_of(Command(told, command.env), name)
+        return inner and replace(inner, within=_teller(words[: -len(told)]))
     if not words or not _starts(words[0]):
         return None
     first = _base(words[0])
@@ -59,6 +64,19 @@ def launch_of(command: Command, name: str = "") -> Launch | None:
     if first in COMMANDS:
         return _own(first, words, command)
     return _split(first, words[1:], command)
+
+
+def behind(words: Sequence[Word]) -> tuple[Word, ...]:
+    """The words of the run that another program is told to start: `python submit.py --nodes 2 -- torchrun train.py`."""
+    for at, word in enumerate(words[:-1]):
+        if at and word.text == "--" and _starts(words[at + 1]):
+            return tuple(words[at + 1 :])
+    return tuple(words)
+
+
+def _teller(words: Sequence[Word]) -> str:
+    """The program at the start of a command, a script's name where Python runs it."""
+    return next((_base(word) for word in words if word.text.endswith(".py")), _base(words[0]))
 
 
 def _base(word: Word) -> str:
