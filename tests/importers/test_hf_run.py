@@ -217,14 +217,6 @@ def test_trl_recomputes_with_reentrance_under_zero3_with_an_adapter(release: str
     assert (found.value if found else None) == expected
 
 
-def test_tuned_names_are_those_of_the_model_without_them() -> None:
-    from trainledger.importers.outside import _untuned
-
-    assert _untuned("meta-llama/Llama-3.1-8B-Instruct") == "meta-llama/Llama-3.1-8B"
-    assert _untuned("meta-llama/Llama-3.1-8B") == ""
-    assert _untuned("someone/else-Instruct") == ""
-
-
 @pytest.mark.parametrize(
     ("task", "release", "more", "expected"),
     [

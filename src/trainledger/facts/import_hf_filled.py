@@ -139,7 +139,16 @@ TUNED = (
     "-base",
     "-Instruct-hf",
     "-chat-hf",
+    "-Instruct-2507",
+    "-Thinking-2507",
+    "-deduped",
 )
+UNTUNED = "", "-base"  # and what may stand in its place
+WITHIN = "-Instruct-v", "-v"  # Mistral's, with its release behind
+# Owners who publish a model of another owner, or of their own, again: under its own name, and with a first word that
+# names of today have lost.
+COPIED = ("NousResearch", "unsloth", "meta-llama")
+FORMER = "Meta-Llama", "Llama"
 TUNED_SOURCE = Source("Hugging Face Hub, names of tuned models", "config.json of each pair", "2026-08")
 ORDINALS = {2: "nd", 3: "rd"}  # of `every 2nd layer`
 WORDS_SOURCE = Source("Transformers, attention implementations", "transformers/modeling_utils.py", "5.24.0")

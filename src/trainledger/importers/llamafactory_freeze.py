@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from trainledger.base.problems import InputError
-from trainledger.facts.import_hf_filled import TUNED
 from trainledger.facts.import_llamafactory import LAST_LAYERS
 from trainledger.facts.peft import UPCAST
 from trainledger.importers.front_end import FrontEnd
 from trainledger.importers.model_source import resolve_model
+from trainledger.importers.shapes import shape_of
 from trainledger.model.build import build
 from trainledger.model.counts import storages
 from trainledger.model.names import fits
@@ -76,8 +76,8 @@ def _anywhere(name: str, names: Sequence[str]) -> str:
 
 def _model(name: str, folder: str) -> Model | None:
     """The model that is named, or the one that it was tuned from; None where neither is known."""
-    for ending in ("", *TUNED):
-        if name.endswith(ending):
-            with suppress(InputError):
-                return build(resolve_model(name.removesuffix(ending), folder)[0])
+    shape = shape_of(name)
+    for one in (name,) if shape is None else (name, shape.base):
+        with suppress(InputError):
+            return build(resolve_model(one, folder)[0])
     return None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import IO, Any
 
 from trainledger.base.problems import InputError, Problem
-from trainledger.facts.import_hf_filled import TUNED
 from trainledger.importers.document import Document, Path
 from trainledger.importers.draft import Draft, Ignored
 from trainledger.importers.formats import MODEL, Context, extract, format_of, recognised
@@ -20,6 +18,7 @@ from trainledger.importers.model_source import catalogued, resolve_model
 from trainledger.importers.piece import AUTO, Given, Piece, Rank
 from trainledger.importers.plan_file import draft_of
 from trainledger.importers.sets import apply_sets
+from trainledger.importers.shapes import Shape, shape_of
 
 PLAN_KEYS = ("model", "batch")  # what every plan has
 WORLD = "parallel.world"
@@ -180,10 +179,9 @@ def _locate(piece: Piece, folder: str) -> None:
         if os.path.isfile(os.path.join(full, "config.json")) or (os.path.isfile(full) and full.endswith(".json")):
             held[key] = Given(full, model.where)
             piece.files.append((os.path.abspath(full), model.where))
-        elif base := _untuned(model.value):
-            held[key] = Given(_tuned(base), model.where)
-            why = f"taken for {base}: tuning keeps a model's shape"
-            piece.ignored.append(Ignored(f"{model.where} {model.value}", why))
+        elif shape := shape_of(model.value):
+            held[key] = Given(_shaped(shape), model.where)
+            piece.ignored.append(Ignored(f"{model.where} {model.value}", str(shape)))
 
 
 def _acting(piece: Piece, folder: str) -> None:
@@ -194,27 +192,14 @@ def _acting(piece: Piece, folder: str) -> None:
         full = located(model.value, folder)
         if os.path.exists(full):
             piece.given[key] = Given(full, model.where)
-        elif base := _untuned(model.value):
-            piece.given[key] = Given(_tuned(base), model.where)
-            why = f"taken for {base}: tuning keeps a model's shape"
-            piece.ignored.append(Ignored(f"{model.where} {model.value}", why))
+        elif shape := shape_of(model.value):
+            piece.given[key] = Given(_shaped(shape), model.where)
+            piece.ignored.append(Ignored(f"{model.where} {model.value}", str(shape)))
 
 
-def _tuned(base: str) -> str | dict[str, str]:
-    """What a plan says of a tuned model: that which it was tuned from, whose files may have another dtype."""
-    return {"name": base, "dtype": "bfloat16"} if catalogued(base) else base
-
-
-def _untuned(name: str) -> str:
-    """The catalogue's model of which a tuned one has the shape; empty where the name is known itself or has none."""
-    from trainledger.facts.catalogue import find_model
-
-    for ending in ("", *TUNED):
-        with suppress(InputError):
-            if name.endswith(ending):
-                found = find_model(name.removesuffix(ending))
-                return found.hub_id if ending else ""
-    return ""
+def _shaped(shape: Shape) -> str | dict[str, str]:
+    """What a plan says of a model of this shape: the catalogue's; once tuned, its files may have another dtype."""
+    return {"name": shape.base, "dtype": "bfloat16"} if shape.tuned and catalogued(shape.base) else shape.base
 
 
 def merged(pieces: Sequence[Piece]) -> Document:
