@@ -249,3 +249,22 @@ def test_a_critic_is_there_where_values_are_read(more: str, task: str, critic: s
     found = of(openrlhf, f"{base} {more}").given
     assert found["task"].value == task
     assert (found["roles.critic.model"].value if "roles.critic.model" in found else None) == critic
+
+
+def test_a_run_that_shards_names_its_ranks() -> None:
+    """One rank was taken where no file said how many."""
+    base = "--pretrain gpt2 --zero_stage 3"
+    (asked,) = of(openrlhf, f"deepspeed --module openrlhf.cli.train_sft {base}").problems
+    assert (asked.path, asked.found) == ("parallel.world", "missing")
+    assert (
+        of(openrlhf, f"deepspeed --num_gpus 4 --module openrlhf.cli.train_sft {base}").given["parallel.world"].value
+        == 4
+    )
+    ray = of(openrlhf, f"python3 -m openrlhf.cli.train_ppo_ray {base} --actor_num_nodes 2")
+    assert ray.filled["parallel.world"].value == 16
+    (asked,) = of(
+        verl, "torchrun --nproc_per_node=$N -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=m"
+    ).problems
+    assert asked.found == "$N is known on the machine only"
+    policy = "actor_rollout_ref.model.path=m actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 trainer.nnodes=2"
+    assert of(verl, f"python -m verl.trainer.main_ppo {policy}").filled["parallel.world"].value == 16

@@ -43,7 +43,19 @@ VERL_VALUED = (  # of critics and reward models: what counts, and what moves no 
 )
 VERL_ACTING = (BUCKET, SHARE, ENGINE_TP, FREES, SCORED, REF_SCORED, *KL, *AWAY, "critic.enable", "critic.model.path",
                "critic.ppo_micro_batch_size_per_gpu", "reward_model.enable", "reward_model.model.path")  # fmt: skip
-MICRO = f"{ACTOR}ppo_micro_batch_size_per_gpu"
+EACH, SPREAD, PER_NODE, NODES = (
+    "_per_gpu",
+    "ulysses_sequence_parallel_size",
+    "trainer.n_gpus_per_node",
+    "trainer.nnodes",
+)
+TUNED_TOGETHER = "data.micro_batch_size"
+TOGETHER = (  # sizes that count every rank's sequences; with EACH behind the name one rank's
+    f"{ACTOR}ppo_micro_batch_size", f"{ROLLOUT}log_prob_micro_batch_size", f"{REF}log_prob_micro_batch_size",
+    f"{CRITIC}ppo_micro_batch_size", f"{CRITIC}forward_micro_batch_size", f"{REWARD}micro_batch_size",
+    TUNED_TOGETHER,
+)  # fmt: skip
+MICRO = f"{ACTOR}ppo_micro_batch_size{EACH}"
 MINI = f"{ACTOR}ppo_mini_batch_size"
 TOKENS, CRITIC_TOKENS = f"{ACTOR}ppo_max_token_len_per_gpu", "critic.ppo_max_token_len_per_gpu"
 SCORED_TOKENS, REF_SCORED_TOKENS = (f"{one}log_prob_max_token_len_per_gpu" for one in (ROLLOUT, REF))
@@ -56,7 +68,7 @@ VERL_READ = f"""
 algorithm.adv_estimator data.max_prompt_length data.max_response_length {MODEL}path
 {MODEL}enable_gradient_checkpointing {MODEL}lora_rank {MODEL}lora_adapter_path {MODEL}target_modules
 {MODEL}use_liger {ACTOR}strategy {MICRO}
-{ACTOR}ppo_micro_batch_size {MINI} {ACTOR}use_dynamic_bsz {TOKENS} {ACTOR}ulysses_sequence_parallel_size
+{MINI} {ACTOR}use_dynamic_bsz {TOKENS} {ACTOR}ulysses_sequence_parallel_size
 {ACTOR}grad_clip {ACTOR}fsdp_config.fsdp_size {ACTOR}fsdp_config.model_dtype {ACTOR}fsdp_config.dtype
 {ACTOR}fsdp_config.reshard_after_forward {ACTOR}fsdp_config.forward_prefetch {ACTOR}fsdp_config.offload_policy
 {ACTOR}megatron.tensor_model_parallel_size {ACTOR}megatron.pipeline_model_parallel_size
@@ -71,10 +83,9 @@ ulysses_sequence_parallel_size optim.clip_grad
 VERL_ROLES = f"""
 {ROLLOUT}data_parallel_size {ROLLOUT}name
 {ROLLOUT}max_num_batched_tokens {ROLLOUT}max_num_seqs {ROLLOUT}max_model_len
-{ROLLOUT}log_prob_micro_batch_size
 {ROLLOUT}enforce_eager {ROLLOUT}dtype
 {ROLLOUT}layered_summon {ROLLOUT}expert_parallel_size
-{REF}log_prob_micro_batch_size {REF}strategy {REF}fsdp_config.* {REF}megatron.*
+{REF}strategy {REF}fsdp_config.* {REF}megatron.*
 {REF}ulysses_sequence_parallel_size critic.* reward_model.*
 {ACTOR}calculate_entropy
 """
@@ -93,7 +104,10 @@ reward_manager.* ray_init.* ray_kwargs.* transfer_queue.* hydra.* actor_rollout_
 actor_rollout_ref.nccl_timeout model.* optim.* sandbox_fusion.* reward.* _target_ defaults
 """
 VERL_ROWS: tuple[KeyRow, ...] = (
-    *read(VERL, (*VERL_READ.split(), *VERL_ACTING, CRITIC_TOKENS, SCORED_TOKENS, REF_SCORED_TOKENS, *megatron.READ)),
+    *read(
+        VERL,
+        (*VERL_READ.split(), *VERL_ACTING, *TOGETHER, CRITIC_TOKENS, SCORED_TOKENS, REF_SCORED_TOKENS, *megatron.READ),
+    ),
     *nothing(VERL, megatron.QUIET),
     *read(VERL, VERL_VALUED[0].split()),
     *nothing(VERL, VERL_VALUED[1].split()),
@@ -111,6 +125,12 @@ VERL_FILLED: tuple[FilledRow, ...] = (
     FilledRow("precision.master", None, "weights are fp32 themselves", WORKERS),
     FilledRow("optimizer.name", "adamw", "optim.optimizer AdamW", VERL),
     FilledRow("optimizer.grad_clip", 1.0, "grad_clip 1.0", VERL),
+)
+# what supervised training has where the file does not say
+VERL_TUNING = (
+    FilledRow("batch.micro_batch", 4, "data.micro_batch_size_per_gpu 4", VERL),
+    FilledRow("batch.sequence", 1024, "data.max_length 1024", VERL),
+    FilledRow("batch.global", 256, "data.train_batch_size 256", VERL),
 )
 # what roles have where the file does not say; a reference with FSDP's own offload lies in the host's memory
 VERL_ENGINE = (
@@ -130,6 +150,7 @@ VERL_REF = FilledRow(
 VERL_LOSS = FilledRow("stack.loss", "full", "log-probabilities by flash-attn's cross-entropy", WORKERS)
 VERL_TOKENS = FilledRow("batch.sequence", 16384, "ppo_max_token_len_per_gpu 16384", VERL)
 CRITIC_FILLED = FilledRow("roles.critic.batch.sequence", 32768, "critic.ppo_max_token_len_per_gpu 32768", VERL)
+VERL_NODE = FilledRow("parallel.world", 8, "trainer.n_gpus_per_node 8", VERL)
 PROMPT = FilledRow("batch.sequence", 512, "data.max_prompt_length 512, data.max_response_length 512", VERL)
 
 # OpenRLHF: the plan's key, and the arguments that say it, newest name first
@@ -192,6 +213,7 @@ ACTING: dict[str, tuple[str, ...]] = {
 OPENRLHF_ENGINE = FilledRow("roles.rollout.engine.memory_share", 0.95, "vllm_gpu_memory_utilization 0.95", OPENRLHF)
 OPENRLHF_LOSS = FilledRow("stack.loss", "full", "log-probabilities by flash-attn's cross-entropy", OPENRLHF)
 NODE = 8  # devices of a role's node where none are named
+ACTOR_NODE = FilledRow("parallel.world", NODE, f"actor_num_gpus_per_node {NODE}", OPENRLHF)
 VALUES = "gae"  # the estimator of advantages, the default one, that reads values
 PROGRAMS = {"train_sft": "sft", "train_dpo": "dpo", "train_rm": "reward", "train_kto": "kto", "train_ppo_ray": "ppo",
             "train_ppo": "ppo"}  # fmt: skip

@@ -15,6 +15,7 @@ from trainledger.importers.command_line import Line
 from trainledger.importers.files import read_text
 from trainledger.importers.inputs import Input
 from trainledger.importers.launch_counts import counted, option_name
+from trainledger.importers.piece import Piece
 from trainledger.importers.script import parse_script
 from trainledger.importers.shell_words import Word
 
@@ -55,6 +56,15 @@ def ranks_of(line: Line, given: Input) -> Ranks:
     if per is not None:
         return _product(per, _first(flags, NODES) or _first(directed, NODES), env)
     return _variables(env)
+
+
+def ask(piece: Piece, ranks: Ranks | None) -> None:
+    """Note that a run shards over ranks whose number no file says."""
+    named = ranks.open if ranks is not None else ""
+    found = f"{named} is known on the machine only" if named else "missing"
+    fix = "Say it: --set parallel.world=8, or --env for a variable of the script."
+    where = (ranks.where.rpartition(" ")[0] if ranks is not None else "") or piece.name
+    piece.refuse("parallel.world", found, "no file says over how many ranks it shards", fix, where)
 
 
 def _variables(env: Mapping[str, Word]) -> Ranks:

@@ -5,11 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainledger.facts.import_rl import NAMES, OPENRLHF_FILLED, OPENRLHF_ROWS, POLICY_BATCH, PROGRAMS, VALUES
+from trainledger.facts.import_rl import (
+    ACTOR_NODE,
+    NAMES,
+    NODE,
+    OPENRLHF_FILLED,
+    OPENRLHF_ROWS,
+    POLICY_BATCH,
+    PROGRAMS,
+    VALUES,
+)
 from trainledger.facts.import_rows import CERTAIN
 from trainledger.facts.preferences import SAMPLED
 from trainledger.importers.command_line import Line, arguments, lines_of
-from trainledger.importers.command_ranks import ranks_of
+from trainledger.importers.command_ranks import ask, ranks_of
 from trainledger.importers.document import Document
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
@@ -176,6 +185,12 @@ def _ranks(given: Settings, piece: Piece, said: Mapping[str, str], line: Line, s
         nodes = (given.whole(said["nodes"]) if said["nodes"] else None) or 1
         given.give("parallel.world", per * nodes, said["gpus"])
         return
+    if said["nodes"] or piece.given["task"].value in ("ppo", "grpo"):
+        nodes = (given.whole(said["nodes"]) if said["nodes"] else None) or 1
+        piece.fill(ACTOR_NODE.path, NODE * nodes, ACTOR_NODE.why, ACTOR_NODE.source)
+        return
     ranks = ranks_of(line, source)
     if ranks.count is not None:
         piece.give("parallel.world", ranks.count, ranks.where)
+    else:
+        ask(piece, ranks)

@@ -9,25 +9,32 @@ from typing import Any
 from trainledger.facts.import_rl import (
     ACTOR,
     DYNAMIC,
+    EACH,
     ENGINES,
     ESTIMATORS,
     KEPT,
     MICRO,
     MINI,
     MODEL,
+    NODES,
+    PER_NODE,
     PRECISIONS,
     PROMPT,
     ROLLOUT,
     TOKENS,
+    TUNED_TOGETHER,
     VERL_FILLED,
+    VERL_NODE,
     VERL_ROWS,
     VERL_TOKENS,
+    VERL_TUNING,
 )  # fmt: skip
 from trainledger.facts.import_rows import CERTAIN
 from trainledger.facts.import_verl_megatron import FILLED
 from trainledger.facts.option_row import Direction
 from trainledger.importers import verl_megatron
 from trainledger.importers.command_line import Line, lines_of
+from trainledger.importers.command_ranks import Ranks, ask, ranks_of
 from trainledger.importers.document import Document
 from trainledger.importers.draft import Uncounted
 from trainledger.importers.formats import Context
@@ -36,9 +43,12 @@ from trainledger.importers.keyed import FlatKeyed
 from trainledger.importers.piece import Piece, Rank
 from trainledger.importers.rl_roles import packed, verl_roles
 from trainledger.importers.settings import Settings
+from trainledger.importers.shell_words import Word
+from trainledger.importers.verl_sizes import each
 from trainledger.importers.yaml_text import scalar
 
 FORMAT = "verl command line or configuration"
+TUNED = "model.partial_pretrain"  # of supervised training alone
 PROGRAMS = ("verl.trainer.main_ppo", "main_ppo.py", "main_dapo", "fsdp_sft_trainer", "verl.trainer.sft_trainer")
 
 
@@ -57,16 +67,21 @@ def extract(given: Input, context: Context) -> Piece:
     """What it says of a plan of the policy's update."""
     piece = Piece(FORMAT, given.name, Rank.COMMAND)
     leaves = dict(_of_script(given) if given.script is not None else _of_mapping(given))
+    ranks = _started(given) if TUNED in leaves else None
+    if ranks is not None and (ranks.count is not None or (TUNED_TOGETHER in leaves and ranks.open)):
+        leaves[PER_NODE] = (ranks.open if ranks.count is None else ranks.count, ranks.where or given.name)
+        leaves[NODES] = (1, ranks.where or given.name)
     held = Settings(
         {key: value for key, (value, _) in leaves.items()}, {key: where for key, (_, where) in leaves.items()}, piece
     )
-    tunes = held.has("model.partial_pretrain")
+    tunes = held.has(TUNED)
     megatron = not tunes and verl_megatron.trains(held, _engine(held))
     if not megatron:
         piece.give("stack.framework", "verl", piece.name)
-    (_tune if tunes else _policy)(held, piece)
-    _world(held, piece)
-    for row in FILLED if megatron else VERL_FILLED:
+    sizes = each(held, megatron)
+    (_tune if tunes else _policy)(sizes, piece)
+    _world(held, piece, ranks)
+    for row in FILLED if megatron else (*VERL_FILLED, *(VERL_TUNING if tunes else ())):
         if row.path not in piece.given and not any(path.startswith(f"{row.path}.") for path in piece.given):
             piece.fill(row.path, row.value, row.why, row.source)
     FlatKeyed(
@@ -155,7 +170,7 @@ def _batch(given: Settings, piece: Piece) -> None:
     piece.give("batch.sequence", total, given.where("data.max_response_length"))
     if given.said(MICRO):
         given.give("batch.micro_batch", given.whole(MICRO), MICRO)
-    else:
+    elif not given.said(MICRO.removesuffix(EACH)):
         piece.refuse(MICRO, "missing", "the policy's micro-batch is needed", "Or set use_dynamic_bsz=True.", piece.name)
     if given.has(MINI):
         answers = (given.whole(f"{ROLLOUT}n") if given.has(f"{ROLLOUT}n") else None) or 1
@@ -164,8 +179,8 @@ def _batch(given: Settings, piece: Piece) -> None:
 
 def _tune(given: Settings, piece: Piece) -> None:
     """Supervised fine-tuning."""
-    piece.give("task", "sft", given.where("model.partial_pretrain"))
-    _shared(given, piece, "model.", "model.partial_pretrain", "model.")
+    piece.give("task", "sft", given.where(TUNED))
+    _shared(given, piece, "model.", TUNED, "model.")
     engine = given.choice("model.strategy", ENGINES) if given.has("model.strategy") else "fsdp2"
     given.give("parallel.strategy", engine, "model.strategy")
     for name, path in (
@@ -181,12 +196,16 @@ def _tune(given: Settings, piece: Piece) -> None:
         given.give("offload.params", "cpu", "model.fsdp_config.offload_params")
 
 
-def _world(given: Settings, piece: Piece) -> None:
+def _world(given: Settings, piece: Piece, ranks: Ranks | None) -> None:
     """Devices of a node times nodes; the ranks that shard where not all do."""
-    per = given.whole("trainer.n_gpus_per_node") if given.said("trainer.n_gpus_per_node") else None
-    nodes = (given.whole("trainer.nnodes") if given.has("trainer.nnodes") else None) or 1
+    per = given.whole(PER_NODE) if given.said(PER_NODE) else None
+    nodes = (given.whole(NODES) if given.has(NODES) else None) or 1
     if per is not None:
-        given.give("parallel.world", per * nodes, "trainer.n_gpus_per_node")
+        given.give("parallel.world", per * nodes, PER_NODE)
+    elif given.has(TUNED) and not given.said(PER_NODE):
+        ask(piece, ranks)
+    elif not given.said(PER_NODE):
+        piece.fill(VERL_NODE.path, VERL_NODE.value * nodes, VERL_NODE.why, VERL_NODE.source)
     name = f"{ACTOR}fsdp_config.fsdp_size"
     if given.has(name) and str(given.values[name]) != "-1":
         given.give("parallel.strategy", "hsdp", name)
@@ -194,10 +213,22 @@ def _world(given: Settings, piece: Piece) -> None:
 
 
 def _line(given: Input) -> Line | None:
-    """The command that runs verl's trainer."""
+    """The command that runs verl's trainer, else a program of the user's own that takes its keys."""
     if given.script is None:
         return None
-    return next((line for line in lines_of(given.script) if any(one in line.program.text for one in PROGRAMS)), None)
+    lines = tuple(lines_of(given.script))
+    known = (line for line in lines if any(one in line.program.text for one in PROGRAMS))
+    return next(known, None) or next((line for line in lines if any(map(_verls, line.words))), None)
+
+
+def _started(given: Input) -> Ranks | None:
+    """Ranks that the command of supervised training starts: these count, whatever the trainer's own keys say."""
+    line = _line(given)
+    return ranks_of(line, given) if line is not None else None
+
+
+def _verls(word: Word) -> bool:
+    return word.text.lstrip("+").startswith(f"{MODEL}path=")
 
 
 def _part(given: Input, name: str) -> Mapping[str, Any]:
