@@ -19,6 +19,7 @@ FOLDERS = {
     "axolotl": "Axolotl",
     "bridge": "Megatron-Bridge or NeMo 2 configuration",
     "deepspeed": "DeepSpeed configuration",
+    "fsdp": "Trainer's FSDP configuration",
     "llamafactory": "LLaMA-Factory",
     "megatron": "Megatron-LM arguments",
     "model": "model folder or config.json",

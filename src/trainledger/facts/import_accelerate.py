@@ -34,6 +34,17 @@ def _below(section: str, prefix: str, names: list[str]) -> tuple[str, ...]:
     return tuple(f"{section}.{start}{name}" for name in names for start in dict.fromkeys((prefix, "")))
 
 
+# the Trainer's `fsdp_config` in a file of its own, with and without the prefix
+FSDP_FILE_SIGNS = tuple(
+    f"{start}{name}"
+    for name in (*_FSDP, "min_num_params", *_FSDP_NOTHING)
+    for start in ("fsdp_", "")
+    if name != "version"
+)
+FSDP_FILE_KEYS: tuple[KeyRow, ...] = (
+    *read(PLUGINS, (*dict.fromkeys(FSDP_FILE_SIGNS), "version", "fsdp_version", "xla")),
+    *nothing(PLUGINS, ("xla_fsdp_settings", "xla_fsdp_settings.*", "xla_fsdp_v2", "xla_fsdp_grad_ckpt")),
+)
 ACCELERATE_KEYS: tuple[KeyRow, ...] = (
     *read(CONFIG, "distributed_type mixed_precision num_processes num_machines use_cpu gpu_ids".split()),
     *read(CONFIG, ("megatron_lm_config", "megatron_lm_config.*")),

@@ -25,6 +25,7 @@ FORMATS: dict[str, str] = {
     "LLaMA-Factory": "llamafactory",
     "ms-swift": "swift",
     "accelerate configuration": "accelerate_yaml",
+    "Trainer's FSDP configuration": "fsdp_file",
     "TrainingArguments": "hf_arguments",
     "torchtune": "torchtune",
     "torchtitan": "torchtitan",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from trainledger.facts.checkpoints import STATE_DICT_TYPE
 from trainledger.facts.import_hf_filled import NO_WRAP
 from trainledger.importers.arguments import Arguments
-from trainledger.importers.piece import Given
+from trainledger.importers.piece import Given, Piece
 
 FULL, GRADIENTS, NONE, HYBRID, HYBRID_GRADIENTS = (
     "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2",
@@ -27,6 +29,7 @@ PREFETCH = ("backward_prefetch", "backward_prefetch_policy")
 OFFLOAD = ("offload_params", "cpu_offload")
 LAYERS = ("transformer_layer_cls_to_wrap",)
 TRANSFORMER_WRAP = "TRANSFORMER_BASED_WRAP"
+TRAINER = "fsdp.trainer"  # the fact that the Trainer's own FSDP runs
 _WRAPS = (TRANSFORMER_WRAP, "SIZE_BASED_WRAP", "NO_WRAP")
 
 
@@ -55,10 +58,15 @@ def trainer_fsdp(given: Arguments) -> None:
             inner["offload_params"] = Given(True, where)
         elif word not in ("auto_wrap", "true", "1", "yes"):
             piece.refuse("fsdp", f"found {word!r}", "full_shard, shard_grad_op, ... are known", where=where)
+    no_xla(inner, piece)
+    piece.facts[TRAINER] = Given(True, where)
+    fsdp_keys(Arguments(inner, piece), where)
+
+
+def no_xla(inner: Mapping[str, Given], piece: Piece) -> None:
+    """Note XLA's FSDP, which has no rule."""
     if inner.get("xla", Given(False, "")).value in (True, "true"):
         piece.refuse("fsdp_config.xla", "given", "XLA's FSDP cannot be estimated", where=inner["xla"].where)
-    piece.facts["fsdp.trainer"] = Given(True, where)
-    fsdp_keys(Arguments(inner, piece), where)
 
 
 def fsdp_keys(inner: Arguments, where: str) -> None:
@@ -127,7 +135,7 @@ def _strategy(inner: Arguments) -> None:
 
 
 def _wrapping(inner: Arguments) -> None:
-    piece, trainer = inner.piece, "fsdp.trainer" in inner.piece.facts
+    piece, trainer = inner.piece, TRAINER in inner.piece.facts
     word = inner.text("auto_wrap_policy")
     least = inner.whole("min_num_params")
     if word is None:

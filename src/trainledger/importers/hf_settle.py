@@ -45,7 +45,7 @@ def settle(pieces: Sequence[Piece], versions: Mapping[str, str]) -> Piece | None
     It says what the others leave open (`filled`), and above them what follows of them together (`given`).
     """
     names = {name for piece in pieces for name in piece.facts}
-    if not names & {RUN, ON, "accelerate.on"}:
+    if not names & {RUN, ON, "accelerate.on", "fsdp.on"}:
         return None
     joined = Joined(pieces, versions)
     joined.run()
@@ -165,7 +165,11 @@ class Joined:
                 held.pop("stack.recompute.reentrant", None)
         if "run.loss" in self.facts and not self._reads_logits():
             self.piece.give("stack.loss", self.fact("run.loss"), self.where("run.loss"))
-        framework = "transformers" if self.trainer or "accelerate.on" in self.facts else "deepspeed"
+        framework = (
+            "deepspeed"
+            if ON in self.facts and not self.trainer and "accelerate.on" not in self.facts
+            else "transformers"
+        )
         self.piece.fill("stack.framework", framework, "what runs these files", TRAINER_FILLED[0].source)
         packages = {"accelerate": framework == "transformers", "trl": self.trl, "deepspeed": ON in self.facts}
         for name in (one for one, used in packages.items() if used and one not in self.versions):

@@ -205,7 +205,7 @@ def _world(given: Settings, piece: Piece, ranks: Ranks | None) -> None:
     elif given.has(TUNED) and not given.said(PER_NODE):
         ask(piece, ranks)
     elif not given.said(PER_NODE):
-        piece.fill(VERL_NODE.path, VERL_NODE.value * nodes, VERL_NODE.why, VERL_NODE.source)
+        piece.fill(VERL_NODE.path, int(str(VERL_NODE.value)) * nodes, VERL_NODE.why, VERL_NODE.source)
     name = f"{ACTOR}fsdp_config.fsdp_size"
     if given.has(name) and str(given.values[name]) != "-1":
         given.give("parallel.strategy", "hsdp", name)
