@@ -1,4 +1,4 @@
-"""The limits of a plan: the largest batch, length, rank or model, the smallest device or degree, that still fits."""
+"""The limits of a plan: the largest micro-batch, sequence, rank or model, the smallest device or degree, that fits."""
 
 from __future__ import annotations
 

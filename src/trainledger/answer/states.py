@@ -1,4 +1,4 @@
-"""Model states: bytes per parameter by kind, shares, totals, and what a rank holds under each way of splitting."""
+"""Model states: bytes per parameter by kind, shares, totals, and what a rank holds under each way of sharding."""
 
 from __future__ import annotations
 

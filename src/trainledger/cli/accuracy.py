@@ -19,7 +19,7 @@ ENGINES = ("formula", "trace")
 
 def accuracy(
     records: list[str] = typer.Argument(..., metavar="RECORDS.jsonl...", help="Files of run records."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = typer.Option(False, "--json", help="Print for programs: errors as fractions."),
     markdown: bool = typer.Option(False, "--markdown", help="Print the published page."),
     worst: int = typer.Option(0, "--worst", metavar="N", min=0, help="Also list the N rows with the largest errors."),
     engine: str = typer.Option("formula", "--engine", help="Which witness estimates: formula or trace."),

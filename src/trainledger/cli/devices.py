@@ -10,6 +10,7 @@ import typer
 from trainledger.base.places import Place
 from trainledger.base.problems import InputError, Problem
 from trainledger.base.units import SHOWN_UNITS, format_size
+from trainledger.cli.estimate import UNITS_HELP
 from trainledger.facts.devices import DEVICES, Device
 from trainledger.facts.links import PEERS
 from trainledger.facts.nodes import NODES, Node
@@ -23,7 +24,7 @@ _SIZES = [HEADER.index(name) for name in ("memory", "usable")]
 def devices(
     search: str = typer.Option("", "--search", "-s", help="Only those in whose name or kind every word occurs."),
     as_json: bool = typer.Option(False, "--json", help="Print for programs: sizes in bytes."),
-    units: str = typer.Option("GiB", "--units", help="The unit of sizes: GiB, GB, MiB, B and so on."),
+    units: str = typer.Option("GiB", "--units", help=UNITS_HELP),
     nodes: bool = typer.Option(False, "--nodes", help="The nodes that a plan's `node` can name instead."),
 ) -> None:
     """The devices a plan can name, with their memory.

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trainledger.base.problems import InputError, Problem
+from trainledger.cli.estimate import UNITS_HELP
 from trainledger.cli.sources import FILES_HELP, Env, OwnDevice, Sets, Versions, on_device, placed, read_files, told
 
 ACCOUNT_HELP = "An account (weights, activations, ...) or a part of a line's name."
@@ -21,7 +22,7 @@ def explain(
     versions: Versions = None,
     device: OwnDevice = "",
     moment: Annotated[str, typer.Option("--moment", help="The lines live at this moment, not at the peak.")] = "",
-    units: Annotated[str, typer.Option("--units", help="The unit of sizes: GiB, GB, MiB, B and so on.")] = "GiB",
+    units: Annotated[str, typer.Option("--units", help=UNITS_HELP)] = "GiB",
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
 ) -> None:
     """Each line of an account: dims with values, dtype, rounding, copies, shard, source. Enough to check by hand."""

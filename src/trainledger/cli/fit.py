@@ -48,8 +48,8 @@ def fit(
     gate: Annotated[str, typer.Option("--gate", metavar="[=tight]", help=GATE_HELP)] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
 ) -> None:
-    """The largest batch, sequence, rank, number of trained layers or model, or the fewest devices, that still fit, and
-    what the wall is.
+    """The largest micro-batch, sequence, adapter's rank, number of trained layers or model, or the fewest devices, that
+    still fit, and what the wall is.
 
     Every value is a whole estimate of the changed plan; one step more does not fit.
     """

@@ -29,7 +29,7 @@ VERBS: dict[str, str] = {
     "trace": "The same ledger from real code, a plan's or your own; no GPU.",
     "explain": "One account of the ledger, each line with its source.",
     "advise": "What to change, with the bytes saved and the price.",
-    "fit": "The largest batch, sequence or model that still fits.",
+    "fit": "The largest micro-batch, sequence or model that still fits.",
     "compare": "Plans side by side, and what each difference moved.",
     "import": "The run's own files as a plan, each key with its origin.",
     "export": "The plan as files of DeepSpeed, Axolotl, Megatron-LM, ...",

@@ -34,9 +34,9 @@ def states(
     largest: Annotated[str, typer.Option("--largest", help=LARGEST_HELP)] = "",
     per_node: Annotated[str, typer.Option("--per-node", help="Devices of a node; all where left out.")] = "",
     units: Annotated[str, typer.Option("--units", help=UNITS_HELP)] = "GiB",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for programs: sizes in bytes.")] = False,
 ) -> None:
-    """Bytes per parameter by kind, shares, totals, and what one rank holds under each way of splitting."""
+    """Bytes per parameter by kind, shares, totals, and what one rank holds under each way of sharding."""
     from trainledger.answer.states import problems_of
     from trainledger.answer.states import states as answer_of
     from trainledger.base.problems import InputError
