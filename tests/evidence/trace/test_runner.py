@@ -54,19 +54,11 @@ def test_pieces(script: str) -> None:
         assert total(trace.lines, moment.live) == moment.allocated
 
 
-def test_a_step_of_the_users_own(script: str) -> None:
-    trace = trace_of(run_job(Job(None, f"{script}:step")))
-    assert "step 2: clip" in [one.name for one in trace.moments]
-    assert by_account(trace, "step 2: optimizer")[Account.OPTIMIZER] == rounded(64 * 64 * 4, 64 * 4)
-
-
 @pytest.mark.parametrize(
     ("function", "words"),
     [
         ("wrong", "0.inner failed at step 1: forward: RuntimeError"),
         ("crash", "the tracing process ended at init with code"),
-        ("nothing", "the script's function returned int"),
-        ("missing", "has no function 'missing'"),
     ],
 )
 def test_failures_are_one_line(script: str, function: str, words: str) -> None:
@@ -74,11 +66,6 @@ def test_failures_are_one_line(script: str, function: str, words: str) -> None:
         run_job(Job(None, f"{script}:{function}"))
     assert words in str(failed.value)
     assert "\n" not in str(failed.value)
-
-
-def test_no_file() -> None:
-    with pytest.raises(TraceError, match="no such file"):
-        run_job(Job(None, "nowhere.py:f"))
 
 
 def test_late(script: str) -> None:
