@@ -8,6 +8,7 @@ from trainledger.answer.expert_buffers import expert_buffers
 from trainledger.answer.graph_pools import graph_pools
 from trainledger.answer.replayed import Replayed
 from trainledger.answer.waiting import waiting
+from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.default_words import SHARDING
 from trainledger.facts.overheads import (
@@ -42,7 +43,8 @@ class Band:
 class Peak:
     """The largest moment in three amounts. `active`: allocated, and what waits for another stream. `replayed`: the
     amounts are those of a replay on the allocator, not of a sourced ratio. `reserver`: the rank that reserves the most,
-    where it is another than the one that holds the most."""
+    where it is another than the one that holds the most. `spared`: bytes of assumed lines, without which the low ends
+    are."""
 
     moment: str
     allocated: Band
@@ -50,6 +52,7 @@ class Peak:
     reserved: Band
     replayed: bool
     reserver: int | None = None
+    spared: int = 0
 
 
 NOTHING = Ledger((), (), ())  # of a plan whose graphs are not asked for
@@ -105,14 +108,29 @@ def peaks_of(plan: Plan, ledger: Ledger, run: Replayed | None) -> tuple[Peak, Pe
     steps = tuple(moment for moment in ledger.moments if in_steps(moment.name))
     if run is not None:
         over, late = replayed_over(plan), waiting(plan, ledger)
-        whole = _replayed(largest(ledger.moments), run.most, over)
-        return _with_waiting(whole, late), _with_waiting(_replayed(largest(steps), run.reserved, over), late)
+        whole = _replayed(ledger, ledger.moments, run.most, over)
+        return _with_waiting(whole, late), _with_waiting(_replayed(ledger, steps, run.reserved, over), late)
     return _peak(plan, ledger, ledger.moments), _peak(plan, ledger, steps)
 
 
-def _replayed(moment: Moment, reserved: int, over: Over) -> Peak:
-    allocated = scaled(moment.allocated, over.allocated)
-    return Peak(moment.name, allocated, allocated, scaled(reserved, over.reserved), True)
+def _replayed(ledger: Ledger, moments: tuple[Moment, ...], reserved: int, over: Over) -> Peak:
+    moment, spare = largest(moments), spared(ledger.lines, moments)
+    allocated = without(scaled(moment.allocated, over.allocated), spare)
+    return Peak(moment.name, allocated, allocated, without(scaled(reserved, over.reserved), spare), True, None, spare)
+
+
+def spared(lines: tuple[Line, ...], moments: tuple[Moment, ...]) -> int:
+    """Bytes by which the peak is lower where none of the lines is there whose basis is assumed."""
+    assumed = {number: line.unit for number, line in enumerate(lines) if line.basis is Basis.ASSUMED}
+    if not assumed:
+        return 0
+    left = (one.allocated - sum(assumed.get(at, 0) * copies for at, copies in one.live) for one in moments)
+    return largest(moments).allocated - max(left)
+
+
+def without(band: Band, spare: int) -> Band:
+    """A band whose low end is lower by so many bytes."""
+    return replace(band, low=max(band.low - spare, 0))
 
 
 def _with_waiting(peak: Peak, late: Interval | None) -> Peak:
@@ -129,16 +147,17 @@ def _more(band: Band, beside: Interval) -> Band:
 
 def _peak(plan: Plan, ledger: Ledger, moments: tuple[Moment, ...]) -> Peak:
     moment = largest(moments)
-    allocated, ratio = _without(ledger.lines, moment), ratio_of(plan)
+    spare, ratio = spared(ledger.lines, moments), ratio_of(plan)
+    allocated = without(_unreplayed(ledger.lines, moment), spare)
     reserved = Band(
         max(round(allocated.low * ratio.low), allocated.low),
         round(allocated.expected * ratio.expected),
         max(round(allocated.high * ratio.high), allocated.high),
     )
-    return Peak(moment.name, allocated, allocated, reserved, False)
+    return Peak(moment.name, allocated, allocated, reserved, False, None, spare)
 
 
-def _without(lines: tuple[Line, ...], moment: Moment) -> Band:
+def _unreplayed(lines: tuple[Line, ...], moment: Moment) -> Band:
     """Live bytes without a replay: at most, each large tensor's block keeps the largest end that is not split off."""
     high = sum(
         (line.unit + CUDA.remainder if payload(line) > CUDA.small else line.unit) * copies

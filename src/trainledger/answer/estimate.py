@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from trainledger.allocator.conf import Conf, conf_of
 from trainledger.allocator.replay import smallest_capacity
 from trainledger.answer.acting import Group, groups_of
-from trainledger.answer.bands import Band, Outside, Peak, largest, peaks_of, replayed_over, scaled
+from trainledger.answer.bands import Band, Outside, Peak, largest, peaks_of, replayed_over, scaled, spared, without
 from trainledger.answer.budgets import asked, budgets_of, folded
 from trainledger.answer.check import check, check_model
 from trainledger.answer.check_acting import acts
@@ -93,8 +93,10 @@ class Drawn:
     @property
     def least(self) -> Band:
         """The least that the device needs: the largest moment's live tensors, with nothing lost between them."""
-        plan, most = self.plan, largest(self.ledger.moments).allocated
-        return Outside.of(self.architecture, plan, self.ledger).above(scaled(most, replayed_over(plan).reserved))
+        plan, moments = self.plan, self.ledger.moments
+        live = scaled(largest(moments).allocated, replayed_over(plan).reserved)
+        sure = without(live, spared(self.ledger.lines, moments))
+        return Outside.of(self.architecture, plan, self.ledger).above(sure)
 
 
 def drawn(plan: Plan, rank: int | None = None) -> Drawn:
@@ -215,7 +217,7 @@ def _verdict(plan: Plan, peak: Peak, outside: Outside, replay: tuple[Replayed | 
     if usable is None or run is None or not least <= usable < shown.high:
         return judge(usable, least, shown.expected, shown.high)
     found = smallest_capacity(run.stream, conf, REPLAY.step)
-    need = outside.above(scaled(found.capacity, over))
+    need = outside.above(without(scaled(found.capacity, over), peak.spared))
     reason = (
         f"the replay succeeds on {format_size(found.capacity)} and fails on {format_size(found.fails)}; "
         f"without a bound it reserves {format_size(run.most)}"

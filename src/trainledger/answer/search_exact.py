@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainledger.answer.bands import Band, Outside, peaks_of, replayed_over, scaled
+from trainledger.answer.bands import Band, Outside, peaks_of, replayed_over, scaled, without
 from trainledger.answer.check import check, check_model
 from trainledger.answer.estimate import architecture_of, device_of, estimate
 from trainledger.answer.search_goal import Candidate, Goal, plan_of
@@ -77,7 +77,8 @@ def exact(plan: Plan, usable: int) -> Exact:
         peak = peaks_of(plan, ledger, None)[0]
         shown = outside.above(peak.reserved)
         if outside.above(scaled(live, over.reserved)).high > usable:
-            least = min(outside.above(scaled(live, over.allocated)).low, shown.expected)
+            sure = without(scaled(live, over.allocated), peak.spared)
+            least = min(outside.above(sure).low, shown.expected)
             found = judge(usable, least, shown.expected, max(shown.high, usable + 1)).outcome
             return Exact(found, live, shown, peak.moment, False)
     if shown.high <= usable:

@@ -11,6 +11,7 @@ from trainledger.answer.search_goal import Goal, hosting
 from trainledger.answer.search_shape import Shape
 from trainledger.answer.search_space import Floats, Grid, Ints, copied
 from trainledger.answer.search_stages import Stages
+from trainledger.base.sources import Basis
 from trainledger.facts.allocator import CUDA
 from trainledger.facts.megatron_offload import OPTION
 from trainledger.facts.search_space import Policy
@@ -154,13 +155,16 @@ def _as_is(policy: Policy) -> Recompute:
 
 
 def _over(book: Book, segments: Iterable[Segment]) -> tuple[int, int, int]:
-    """Bytes and tensors that segments leave, and the most bytes that they hold, on top of what they begin with."""
+    """Bytes and tensors that segments leave, and the most bytes that they hold, on top of what they begin with; none of
+    those that are assumed."""
     size = count = most = 0
     for segment in segments:
         for _ in range(segment.repeat):
             for event in segment.events:
-                sign = 1 if event > 0 else -1
-                size, count = size + sign * book.lines[abs(event) - 1].unit, count + sign
+                sign, line = 1 if event > 0 else -1, book.lines[abs(event) - 1]
+                if line.basis is Basis.ASSUMED:
+                    continue
+                size, count = size + sign * line.unit, count + sign
                 most = max(most, size)
     return size, count, most
 

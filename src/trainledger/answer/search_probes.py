@@ -14,6 +14,7 @@ import numpy as np
 from trainledger.answer.search_goal import Candidate, Goal, plan_of
 from trainledger.answer.search_space import Floats, Grid, Way
 from trainledger.base.problems import InputError
+from trainledger.base.sources import Basis
 from trainledger.facts.search_space import Policy
 from trainledger.ledger.rank import Ledger, rank_ledger
 from trainledger.lines.line import Account
@@ -69,7 +70,7 @@ class Probes:
         return parts_of(found, few, more)
 
     def _held(self, axes: tuple[int, int], policy: Policy, way: Way, size: tuple[int, int]) -> Found:
-        """Bytes besides states at every moment of a model of so many layers, with so many sequences."""
+        """Bytes besides states, but no assumed ones, at every moment of a model of so many layers and sequences."""
         layers, micro = size
         tp, cp = axes
         one = Candidate(way.strategy, way.shard, tp, cp, 1, 1, 1, tp, micro, policy)
@@ -87,9 +88,10 @@ def layers_of(count: int) -> tuple[int, int]:
 
 
 def _besides(ledger: Ledger) -> Found:
-    states = {at for at, line in enumerate(ledger.lines) if line.account in STATES}
+    lines = enumerate(ledger.lines)
+    left_out = {at for at, line in lines if line.account in STATES or line.basis is Basis.ASSUMED}
     return {
-        moment.name: float(sum(ledger.lines[at].unit * copies for at, copies in moment.live if at not in states))
+        moment.name: float(sum(ledger.lines[at].unit * copies for at, copies in moment.live if at not in left_out))
         for moment in ledger.moments
         if moment.name != INIT
     }

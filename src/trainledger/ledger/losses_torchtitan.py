@@ -6,6 +6,7 @@ Sources: torchtitan/train.py, loss_fn and the loop (2024-01 to 2025-03); compone
 from __future__ import annotations
 
 from trainledger.base.dims import Axis, Dim, elements
+from trainledger.base.sources import Basis
 from trainledger.facts.dtypes import FP32, INT64
 from trainledger.facts.torchtitan import LOSS_CHUNKS, NAME, Change, holds
 from trainledger.ledger import aten
@@ -26,6 +27,9 @@ def ended(frame: Frame, ops: tuple[Op, ...], how: str) -> Ended:
     tape, version = frame.tape, frame.software.release(NAME)
     lower(frame, ops)
     logits = frame.names.pop("logits")
+    if how == CHUNKED and holds(Change.CHUNKED_HEAD, version):
+        place = tape.store[logits]
+        tape.storages[place] = tape.storages[place]._replace(basis=Basis.ASSUMED)
     if not holds(Change.LOSS_CASTS, version):
         tape.scope = "logits"
         high = aten.to(tape, logits, FP32)
