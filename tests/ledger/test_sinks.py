@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.dtypes import BF16, INT64
+from trainledger.facts.dtypes import BF16, FP32, INT64
 from trainledger.ledger import sinks
 from trainledger.ledger.tape import EXTERNAL, Tape
 from trainledger.model.program import BestRouter, ClampedExperts, Role, SinkAttention, Weight
@@ -37,12 +37,21 @@ def test_one_more_score_for_every_query() -> None:
 def test_the_router_keeps_its_input_and_its_choice() -> None:
     tape = Tape()
     x = tape.inherit((*TOKENS, H), BF16, True, "x")
-    spec = BestRouter(Weight("w", (E, H), Role.ROUTER), Weight("b", (E,), Role.ROUTER), TOP_K)
-    weight, bias = (tape.outside(one.dims, BF16, True, one) for one in (spec.weight, spec.bias))
-    _, scores, chosen = sinks.best_router(tape, spec, x, (weight, bias))
+    of_experts, shift = Weight("w", (E, H), Role.ROUTER), Weight("b", (E,), Role.ROUTER)
+    weight, bias = (tape.outside(one.dims, BF16, True, one) for one in (of_experts, shift))
+    _, scores, chosen = sinks.best_router(tape, BestRouter(of_experts, shift, TOP_K), x, weight, bias)
     assert (tape.dtype[scores], tape.dtype[chosen]) == (BF16, INT64)
     slots = BATCH * SEQUENCE * TOP_K
     assert kept(tape) == sorted([2 * BATCH * SEQUENCE * HIDDEN, 8 * slots, max(2 * slots, 512)])
+
+
+def test_a_router_in_fp32_gives_scores_in_the_hidden_states_dtype() -> None:
+    tape = Tape()
+    x = tape.inherit((*TOKENS, H), BF16, True, "x")
+    of_experts = Weight("w", (E, H), Role.ROUTER)
+    weight = tape.outside(of_experts.dims, BF16, True, of_experts)
+    logits, scores, _ = sinks.best_router(tape, BestRouter(of_experts, None, TOP_K, high=True), x, weight, None)
+    assert (tape.dtype[logits], tape.dtype[scores]) == (FP32, BF16)
 
 
 @pytest.mark.parametrize("trained", [True, False])
