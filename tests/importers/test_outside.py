@@ -195,3 +195,11 @@ def test_a_tuned_models_files_are_not_those_of_its_base(tmp_path: Path) -> None:
     for model, weights in (("google/gemma-2-2b", "fp32"), ("google/gemma-2-2b-it", "bf16")):
         file.write_text(f"model_name_or_path: {model}\nper_device_train_batch_size: 1\nmax_length: 64\n")
         assert read_any([str(file)], versions={"transformers": "5.24.0"}).plan.precision.weights == weights
+
+
+def test_a_problem_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text("swift sft --model gpt2 --max_length 8 --per_device_train_batch_size two\n")
+    with pytest.raises(InputError) as caught:
+        read_any([str(tmp_path / "s.sh")])
+    told = [one for one in caught.value.problems if one.path == "per_device_train_batch_size"]
+    assert len(told) == 1

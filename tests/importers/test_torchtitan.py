@@ -198,3 +198,21 @@ def test_stages_that_are_named_are_the_plans(tmp_path: Path) -> None:
     config.write_text(PIPELINE.format(schedule="1F1B", more=points))
     options = read_any([str(config)]).plan.parallel.options
     assert options["pipeline_parallel_split_points"] == ["layers.9", "layers.18", "layers.27"]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["training.seq_len=-4096", "training.local_batch_size=0", "parallelism.tensor_parallel_degree=-2"]
+)
+def test_sizes_below_one_are_refused(wrong: str, tmp_path: Path) -> None:
+    """They were read as left out. A degree of -1 for the shards is what is left of the ranks."""
+    name, _, value = wrong.partition("=")
+    section, key = name.split(".")
+    config = tmp_path / "c.toml"
+    text = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\n{training}\n[parallelism]\n{parallelism}\n'
+    said = {"training": "", "parallelism": "data_parallel_shard_degree = -1"}
+    config.write_text(text.format(**{**said, section: f"{key} = {value}"}))
+    with pytest.raises(InputError, match="at least 1 is needed") as caught:
+        read_any([str(config)])
+    assert [one.path for one in caught.value.problems] == [name]
+    config.write_text(text.format(**said))
+    assert read_any([str(config)]).plan.batch.sequence > 0

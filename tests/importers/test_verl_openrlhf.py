@@ -268,3 +268,10 @@ def test_a_run_that_shards_names_its_ranks() -> None:
     assert asked.found == "$N is known on the machine only"
     policy = "actor_rollout_ref.model.path=m actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 trainer.nnodes=2"
     assert of(verl, f"python -m verl.trainer.main_ppo {policy}").filled["parallel.world"].value == 16
+
+
+def test_an_estimator_that_verl_does_not_have_is_named() -> None:
+    base = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=m algorithm.adv_estimator"
+    named = [(one.path, one.near) for one in of(verl, f"{base}=gpro").unknown]
+    assert named == [("algorithm.adv_estimator=gpro", "grpo")]
+    assert of(verl, f"{base}=rloo").unknown == []

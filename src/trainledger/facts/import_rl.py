@@ -63,6 +63,11 @@ DYNAMIC = f"{ACTOR}use_dynamic_bsz"
 PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 ENGINES = {"fsdp": "fsdp1", "fsdp2": "fsdp2"}
 ESTIMATORS = {"grpo": "grpo", "gae": "ppo"}
+# estimators that verl registers, of which gae alone reads values; others may be the user's own, or misspelt
+ADVANTAGES = (
+    "gae", "grpo", "grpo_passk", "grpo_vectorized", "gpg", "opo", "optimal_token_baseline", "reinforce_plus_plus",
+    "reinforce_plus_plus_baseline", "remax", "rloo", "rloo_vectorized", "tir_optimal_token_baseline",
+)  # fmt: skip
 KEPT = "trainer.max_actor_ckpt_to_keep"
 VERL_READ = f"""
 algorithm.adv_estimator data.max_prompt_length data.max_response_length {MODEL}path

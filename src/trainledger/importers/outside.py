@@ -141,7 +141,7 @@ def read_pieces(inputs: Sequence[Input], versions: dict[str, str], sets: Sequenc
         pieces.append(last)
         problems += [one for one in told if one.path not in sets]
     if problems:
-        raise InputError([*problems, *misspelt(pieces)])
+        raise InputError([*dict.fromkeys(problems), *misspelt(pieces)])
     return (*pieces, *_named(versions))
 
 

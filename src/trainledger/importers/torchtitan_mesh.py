@@ -49,18 +49,26 @@ def count(keys: Keyed, piece: Piece, name: str, value: Any, default: int) -> int
     return default
 
 
+def positive(keys: Keyed, piece: Piece, name: str, value: Any, default: int) -> int:
+    """A whole number of at least 1; the default where it is left out, or is less (which is a problem)."""
+    if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+        piece.refuse(name, shown(value), "a whole number of at least 1 is needed", where=keys.where(name))
+        return default
+    return count(keys, piece, name, value, default)
+
+
 def degrees(keys: Keyed, piece: Piece) -> Sizes:
     """The degrees that were given, each said in the plan where it has a key of its own."""
     found: dict[str, int] = {}
     for key, path in AXES:
         value, name = named(keys, f"{key}_parallel_degree")
-        found[key] = count(keys, piece, name, value, 1)
+        found[key] = positive(keys, piece, name, value, 1)
         if found[key] > 1:
             piece.give(f"parallel.{path}", found[key], keys.where(name))
     value, name = _shard(keys)
     shard = count(keys, piece, name, value, 0)
     value, name = named(keys, "data_parallel_replicate_degree")
-    replicate = count(keys, piece, name, value, 1)
+    replicate = positive(keys, piece, name, value, 1)
     value, name = named(keys, "expert_tensor_parallel_degree")
     if value is not None and found["expert"] > 1:
         piece.give("parallel.etp", value, keys.where(name))

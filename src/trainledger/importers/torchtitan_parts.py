@@ -21,7 +21,7 @@ from trainledger.facts.torchtitan import BUDGET, COMPONENTS
 from trainledger.importers.keyed import Keyed
 from trainledger.importers.overlay import fill, ordinal, shown
 from trainledger.importers.piece import Piece
-from trainledger.importers.torchtitan_mesh import Sizes, count, named
+from trainledger.importers.torchtitan_mesh import Sizes, count, named, positive
 
 
 def _word(keys: Keyed, piece: Piece, name: str, rows: dict[str, WordRow]) -> WordRow | None:
@@ -68,9 +68,9 @@ def model(keys: Keyed, piece: Piece) -> int:
 def batch(keys: Keyed, piece: Piece, sizes: Sizes, whole: int) -> None:
     """The micro-batch of a rank, its sequence, and the micro-batches of a step: a pipeline's, or those accumulated."""
     size_name = next((one for one in ("training.local_batch_size", "training.batch_size") if keys.has(one)), "")
-    local = count(keys, piece, size_name, keys.raw(size_name) if size_name else None, DEFAULTS.micro_batch)
+    local = positive(keys, piece, size_name, keys.raw(size_name) if size_name else None, DEFAULTS.micro_batch)
     length_name = "training.seq_len" if keys.has("training.seq_len") else "training.max_context_length"
-    length = count(keys, piece, length_name, keys.raw(length_name), DEFAULTS.sequence)
+    length = positive(keys, piece, length_name, keys.raw(length_name), DEFAULTS.sequence)
     tokens_name = "training.num_tokens_per_microbatch_per_dp_rank"
     tokens = count(keys, piece, tokens_name, keys.raw(tokens_name), 0)
     if tokens:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainledger.base.problems import nearest
 from trainledger.facts.import_rl import (
     ACTOR,
+    ADVANTAGES,
     DYNAMIC,
     EACH,
     ENGINES,
@@ -36,7 +38,7 @@ from trainledger.importers import verl_megatron
 from trainledger.importers.command_line import Line, lines_of
 from trainledger.importers.command_ranks import Ranks, ask, ranks_of
 from trainledger.importers.document import Document
-from trainledger.importers.draft import Uncounted
+from trainledger.importers.draft import Uncounted, Unknown
 from trainledger.importers.formats import Context
 from trainledger.importers.inputs import Input
 from trainledger.importers.keyed import FlatKeyed
@@ -97,6 +99,8 @@ def _policy(given: Settings, piece: Piece) -> None:
     name = "algorithm.adv_estimator"
     kind = given.text(name) or "gae" if given.has(name) else "gae"
     piece.give("task", ESTIMATORS.get(kind, "grpo"), given.where(name))
+    if kind not in ADVANTAGES:
+        piece.unknown.append(Unknown(f"{name}={kind}", given.where(name), nearest(kind, ADVANTAGES)))
     _shared(given, piece, MODEL, f"{MODEL}path", ACTOR)
     engine = _engine(given)
     megatron = verl_megatron.trains(given, engine)
