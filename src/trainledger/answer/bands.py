@@ -54,6 +54,11 @@ class Peak:
     reserver: int | None = None
     spared: int = 0
 
+    def reserving(self, most: int) -> Peak:
+        """With at most so many bytes reserved, but for the band's high end."""
+        own = self.reserved
+        return replace(self, reserved=Band(min(own.low, most), min(own.expected, most), own.high))
+
 
 NOTHING = Ledger((), (), ())  # of a plan whose graphs are not asked for
 
@@ -80,6 +85,11 @@ class Outside:
             band.expected + round(sum(one.expected for one in self.parts)),
             band.high + round(sum(one.high for one in self.parts)),
         )
+
+    def beside(self, usable: int) -> Band:
+        """What a device of so many usable bytes leaves the allocator."""
+        taken = self.above(Band(0, 0, 0))
+        return Band(usable - taken.high, usable - taken.expected, usable - taken.low)
 
 
 def scaled(size: int, ratio: Interval) -> Band:

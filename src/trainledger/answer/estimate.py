@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from trainledger.allocator.conf import Conf, conf_of
-from trainledger.allocator.replay import smallest_capacity
+from trainledger.allocator.replay import Smallest
 from trainledger.answer.acting import Group, groups_of
 from trainledger.answer.bands import Band, Outside, Peak, largest, peaks_of, replayed_over, scaled, spared, without
+from trainledger.answer.bounded import least_of, smallest_of, within
 from trainledger.answer.budgets import asked, budgets_of, folded
 from trainledger.answer.check import check, check_model
 from trainledger.answer.check_acting import acts
@@ -19,7 +20,6 @@ from trainledger.answer.stages import Stage, fullest, stages_of
 from trainledger.answer.stages import peaks as peaks_over
 from trainledger.answer.verdict import Verdict, judge, worst
 from trainledger.base.units import format_size
-from trainledger.facts.allocator_settings import REPLAY
 from trainledger.facts.device_rows import Device
 from trainledger.facts.devices import device_from
 from trainledger.facts.kernels import REFERENCE
@@ -84,6 +84,11 @@ class Drawn:
     rank: int | None = None
 
     @property
+    def usable(self) -> int | None:
+        """Bytes of the device that the run may take, where there is a device."""
+        return self.device.usable_bytes if self.device else None
+
+    @property
     def trained(self) -> int:
         """How many weights of the whole model are trained."""
         if self.plan.adapter:
@@ -127,10 +132,10 @@ def estimated(of: Drawn) -> Estimate:
     plan, model, device = of.plan, of.model, of.device
     groups, ledger, run, conf = _replay(of)
     own = Stage.of(plan, ledger, run)
-    stages = (own,) if groups else stages_of(plan, own, conf)
+    stages, verdicts = _judged(of, (own,) if groups else stages_of(plan, own, conf), conf)
     peaks, most, trained = peaks_over(stages), fullest(stages), of.trained
     outside = Outside.of(of.architecture, plan, most.ledger)
-    verdict = worst((*_judged(plan, of.architecture, stages, conf), *_apart(plan, groups[1:])))
+    verdict = worst((*verdicts, *_apart(plan, groups[1:])))
     return Estimate(
         plan=of.given,
         model=model,
@@ -150,8 +155,9 @@ def estimated(of: Drawn) -> Estimate:
 def peak_of(plan: Plan, rank: int) -> Peak:
     """The peak of one rank over the whole run, as `estimate` has it. Raises InputError as it does."""
     of = drawn(plan, rank)
-    _, ledger, run, _ = _replay(of)
-    return peaks_of(of.plan, run.ledger if run else ledger, run)[0]
+    _, ledger, run, conf = _replay(of)
+    stages, _ = _judged(of, (Stage.of(of.plan, ledger, run),), conf)
+    return stages[0].peaks[0]
 
 
 def _replay(of: Drawn) -> tuple[tuple[Group, ...], Ledger, Replayed | None, Conf]:
@@ -197,30 +203,34 @@ def architecture_of(device: Device | None) -> str:
     return device.architecture if device and device.architecture not in UNKNOWN else REFERENCE
 
 
-def _judged(plan: Plan, architecture: str, stages: Iterable[Stage], conf: Conf) -> Iterator[Verdict]:
-    """The verdict of the fullest stage, and of those beside it."""
-    own, *others = stages
-    yield _verdict(plan, own.peaks[0], Outside.of(architecture, plan, own.ledger), (own.run, conf))
-    for one in others:
-        found = _verdict(plan, one.peaks[0], Outside.of(architecture, plan, one.ledger), (one.run, conf))
-        yield replace(found, reasons=tuple(f"rank {one.ledger.rank}: {reason}" for reason in found.reasons))
+def _judged(of: Drawn, stages: Iterable[Stage], conf: Conf) -> tuple[list[Stage], list[Verdict]]:
+    """Stages as the device bounds what they reserve, and the verdict of each; the fullest is the first."""
+    bounded: list[Stage] = []
+    verdicts: list[Verdict] = []
+    for one in stages:
+        outside, usable, peaks = Outside.of(of.architecture, of.plan, one.ledger), of.usable, one.peaks
+        found = smallest_of(peaks[0], outside, usable, (one.run, conf))
+        verdict = _verdict(of, one, outside, found)
+        if bounded:
+            verdict = replace(verdict, reasons=tuple(f"rank {one.ledger.rank}: {why}" for why in verdict.reasons))
+        if found and one.run and usable is not None:
+            peaks = within(peaks, outside.beside(usable), found, (one.run, conf))
+        bounded.append(one._replace(peaks=peaks))
+        verdicts.append(verdict)
+    return bounded, verdicts
 
 
-def _verdict(plan: Plan, peak: Peak, outside: Outside, replay: tuple[Replayed | None, Conf]) -> Verdict:
+def _verdict(of: Drawn, stage: Stage, outside: Outside, found: Smallest | None) -> Verdict:
     """Against what the run needs: where that is between its live tensors and what it would reserve without a bound, the
     smallest capacity on which the replay succeeds, since the allocator gives back what it caches before it fails."""
-    device, over = device_of(plan), replayed_over(plan).reserved
-    usable = device.usable_bytes if device else None
+    peak, usable = stage.peaks[0], of.usable
     shown = outside.above(peak.reserved)
-    least = min(outside.above(peak.allocated).low, shown.expected)
-    run, conf = replay
-    if usable is None or run is None or not least <= usable < shown.high:
-        return judge(usable, least, shown.expected, shown.high)
-    found = smallest_capacity(run.stream, conf, REPLAY.step)
-    need = outside.above(without(scaled(found.capacity, over), peak.spared))
+    if found is None or stage.run is None:
+        return judge(usable, least_of(peak, outside), shown.expected, shown.high)
+    need = outside.above(without(scaled(found.capacity, replayed_over(of.plan).reserved), peak.spared))
     reason = (
         f"the replay succeeds on {format_size(found.capacity)} and fails on {format_size(found.fails)}; "
-        f"without a bound it reserves {format_size(run.most)}"
+        f"without a bound it reserves {format_size(stage.run.most)}"
     )
     answer = judge(usable, min(need.low, need.expected), need.expected, need.high)
     return replace(answer, reasons=(*answer.reasons, reason))
