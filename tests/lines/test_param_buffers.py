@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import lcm
@@ -15,12 +15,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainledger.facts.dtypes import BF16, DTYPES, FP8, FP32, MXFP8, NVFP4
-from trainledger.lines.param_buffers import Buffer, Parameter, Wrap, buffers, creation, experts_apart
+from trainledger.lines.param_buffers import Buffer, Parameter, Wrap, buffers, experts_apart
 from trainledger.lines.param_ranges import shard
 
 DATA = Path(__file__).parent.parent / "data" / "megatron_buffers.jsonl"
 ROWS = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
 CASES = [pytest.param(row, release, id=f"{row['name']}-{release}") for row in ROWS for release in row["releases"]]
+
+
+def creation(found: Iterable[Buffer]) -> Iterator[tuple[str, int]]:
+    """What making the buffers allocates, and (negative) frees, in order: the name of each tensor and its bytes.
+
+    A buffer is made whole; then every parameter is copied into it and lets go of its own memory.
+    """
+    for buffer in found:
+        if buffer.weight_bytes:
+            yield f"weights' buffer, {buffer.name}", buffer.weight_bytes
+        yield f"gradients' buffer, {buffer.name}", buffer.gradient_bytes
+        for placed in buffer.placed:
+            one = placed.parameter
+            if buffer.weight_bytes:
+                yield one.name, -one.bytes
+            if one in buffer.promoted:
+                yield f"{one.name}, gradient in fp32", FP32.bytes_of(one.elements)
 
 
 def creation_peak(found: Sequence[Buffer]) -> int:

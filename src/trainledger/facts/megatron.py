@@ -184,7 +184,7 @@ class LayerWise:
 
 
 LAYER_WISE = LayerWise(
-    ("muon",), "megatron-distopt", "use_layer_wise_param_layout", True, ("embedding", "position", "head"),
+    ("muon",), "megatron-distopt", "use_layer_wise_param_layout", True, ("embedding", "head"),
     Source(
         "Megatron-Core: optimizers of matrices",
         "megatron/core/optimizer/{__init__,layer_wise_optimizer,emerging_optimizers}.py; training/arguments.py, "

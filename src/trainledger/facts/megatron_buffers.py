@@ -107,6 +107,31 @@ FURTHER = FurtherLayer(
         "core_v0.12.0 to core_v0.19.0",
     ),
 )
+PACKED_BY_COST = _since(
+    "0.20",
+    "whole parameters packed by their cost, buckets filled up",
+    "megatron/core/optimizer/layer_wise_optimizer.py",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How whole parameters are packed: a bucket of `filled` times what its largest parameter makes of it is full; a
+    shard takes up to `overfull` times its equal part, where one is left that does."""
+
+    filled: float
+    overfull: float
+    source: Source
+
+
+PACKING = Packing(
+    0.9, 1.3,
+    Source(
+        "Megatron-Core LayerWiseDistributedOptimizer, _compute_per_buffer_param_layout (PADDING_FLOOR, _NUMEL_EPSILON)",
+        "megatron/core/optimizer/layer_wise_optimizer.py",
+        "core_v0.18.0 to main of 2026-08",
+    ),
+)  # fmt: skip
 STANDS_IN = _since(
     "0.14", "one stand-in for the output layer's gradient, kept", "megatron/core/tensor_parallel/layers.py"
 )

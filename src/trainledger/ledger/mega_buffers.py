@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainledger.facts.dtypes import FP32
-from trainledger.facts.megatron_buffers import release_of
+from trainledger.facts.megatron import LAYER_WISE
+from trainledger.facts.megatron_buffers import LAID_OUT_AHEAD, release_of
 from trainledger.facts.registration import rank_in
 from trainledger.ledger.mega_fp8 import Quant, own_dtype, stored
 from trainledger.ledger.mega_named import in_further, in_layer
@@ -75,6 +76,7 @@ def parameters_of(stage: Rank, chunk: Chunk) -> Iterator[tuple[Weight, Parameter
     given = degrees(plan)
     etp, release = expert_tensor_degree(plan), release_of(plan.stack.versions)
     apart = experts_apart(given.ep, etp, given.tp, release)
+    whole = layer_wise(plan) and laid_out(plan)
     own, kept = own_dtype(plan), _kept_alike(model, chunk) if given.pp > 1 else None
     for name, layer, weight in _named(stage, chunk):
         yield (
@@ -86,8 +88,14 @@ def parameters_of(stage: Rank, chunk: Chunk) -> Iterator[tuple[Weight, Parameter
                 stored(quant_of_rank(stage), layer, weight),
                 expert=apart and weight.role is Role.EXPERT,
                 shared_embedding=weight is kept,
+                rows=weight.dims[0].size if whole and _is_matrix(weight) else 0,
             ),
         )
+
+
+def _is_matrix(weight: Weight) -> bool:
+    """Whether a layer-wise optimizer takes it."""
+    return len(weight.dims) > 1 and weight.role.value not in LAYER_WISE.others
 
 
 def quant_of_rank(rank: Rank) -> Quant | None:
@@ -114,6 +122,17 @@ def _named(stage: Rank, chunk: Chunk) -> Iterator[Named]:
         yield f"{prefix}{number}{names(weight.name)}", layer, weight
 
 
+def layer_wise(plan: Plan) -> bool:
+    """Whether whole parameters are spread over ranks: what the distributed optimizer is for one that takes matrices."""
+    return plan.optimizer.name in LAYER_WISE.optimizers and plan.parallel.strategy == LAYER_WISE.strategy
+
+
+def laid_out(plan: Plan) -> bool:
+    """Whether the buffers are laid out for it."""
+    given = plan.parallel.options.get(LAYER_WISE.option, LAYER_WISE.laid_out)
+    return bool(given) and LAID_OUT_AHEAD.holds(release_of(plan.stack.versions))
+
+
 def wrap_of(plan: Plan, stage: int = 0, chunk: int = 0, elements: int = 0) -> Wrap:
     """How a resolved plan wraps a model chunk of a pipeline stage. `elements`: of all chunks of the rank."""
     given, options = degrees(plan), plan.parallel.options
@@ -132,7 +151,7 @@ def wrap_of(plan: Plan, stage: int = 0, chunk: int = 0, elements: int = 0) -> Wr
     return Wrap(
         ranks=ranks,
         expert_ranks=experts,
-        distributed=plan.parallel.strategy == DISTRIBUTED,
+        distributed=plan.parallel.strategy == DISTRIBUTED and (laid_out(plan) or not layer_wise(plan)),
         bucket=bucket_of(bucketing, ranks, given.cp, release),
         gradients=FP32 if plan.precision.gradients == FP32.name else None,
         fast=bool(options.get("ddp_pad_buckets_for_high_nccl_busbw")),

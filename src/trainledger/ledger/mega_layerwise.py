@@ -1,8 +1,8 @@
 """Megatron-Core's layer-wise optimizer: whole parameters go to data-parallel ranks, of which each updates its own.
 
 Without a layout of its own, parameters are sorted by size and dealt out there and back, and the buffers are those of no
-distributed optimizer; with one, matrices go to the rank that has least, and all others are divided as the distributed
-optimizer divides them. Ranks differ: the fullest is counted.
+distributed optimizer; with one, matrices are packed into shards of a buffer, all others divided as the distributed
+optimizer divides them, each kind in a buffer of its own. Ranks differ: the fullest is counted.
 Source: megatron/core/optimizer/layer_wise_optimizer.py, LayerWiseDistributedOptimizer; training/training.py,
 wrap_model_chunks_with_ddp (2026-08).
 """
@@ -13,26 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from trainledger.base.dims import Axis, Dim
-from trainledger.facts.megatron import LAYER_WISE
 from trainledger.ledger.book import Book
 from trainledger.ledger.mega_states import Kept, Piece, States, pattern
 from trainledger.ledger.step import Updates
 from trainledger.lines.param_buffers import Parameter as Placed
 from trainledger.lines.param_buffers import Wrap
+from trainledger.lines.param_ranges import shard
 from trainledger.model.program import Role, Weight
-from trainledger.plan.schema import Plan
 
 Size = Callable[[Piece], int]
-
-
-def layer_wise(plan: Plan) -> bool:
-    """Whether whole parameters are spread over ranks: what the distributed optimizer is for one that takes matrices."""
-    return plan.optimizer.name in LAYER_WISE.optimizers and plan.parallel.strategy == LAYER_WISE.strategy
-
-
-def laid_out(plan: Plan) -> bool:
-    """Whether the buffers are laid out for it."""
-    return bool(plan.parallel.options.get(LAYER_WISE.option, LAYER_WISE.laid_out))
 
 
 class LayerWise(States):
@@ -46,26 +35,39 @@ class LayerWise(States):
 
     def add(self, weights: Sequence[tuple[Weight, Placed]], wrap: Wrap) -> None:
         """One model chunk."""
-        super().add(weights, wrap if self.laid_out else replace(wrap, distributed=False))
+        super().add(weights, wrap)
         self.ranks = {expert: max(wrap.shards(expert), 1) for expert in (False, True)}
 
     def _owned(self) -> Iterable[Piece]:
         """What the rank updates."""
         found: list[Piece] = []
         for expert in (False, True):
-            mine = [one for one in self.weights if (one[0].role is Role.EXPERT) is expert]
-            pieces = [Piece(pattern(placed.name), weight.dims, weight.role) for weight, placed in mine]
-            found += self._share(pieces, expert)
+            ranks = self.ranks.get(expert, 1)
+            if self.laid_out:
+                found += self._laid_out(expert, ranks)
+            else:
+                found += self._mine(dealt([one for one, _ in self._pieces(expert)], ranks), expert)
         return found
 
-    def _share(self, pieces: Sequence[Piece], expert: bool) -> list[Piece]:
-        ranks = self.ranks.get(expert, 1)
-        if not self.laid_out:
-            return self._mine(dealt(pieces, ranks), expert)
-        own = [one for one in pieces if self.updates.takes(one.weight)]
-        rest = sum(one.size for one in pieces if not self.updates.takes(one.weight))
+    def _pieces(self, expert: bool) -> list[tuple[Piece, Placed]]:
+        return [
+            (Piece(pattern(placed.name), weight.dims, weight.role), placed)
+            for weight, placed in self.weights
+            if placed.expert is expert
+        ]
+
+    def _laid_out(self, expert: bool, ranks: int) -> list[Piece]:
+        """Whole parameters as the buffers' shards have them, and an equal part of all others."""
+        pieces = self._pieces(expert)
+        own = {placed.name: piece for piece, placed in pieces if placed.rows}
+        rest = sum(piece.size for piece, placed in pieces if not placed.rows)
         flat = Piece("other parameters", (Axis(Dim.ELEMENTS, -(-rest // ranks)),), Role.NORM)
-        return [*self._mine(packed(own, ranks), expert), *([flat] if rest else [])]
+        shares: list[list[Piece]] = [[] for _ in range(ranks)]
+        for buffer in self.buffers:
+            if buffer.whole and buffer.expert is expert:
+                for at, share in enumerate(shares):
+                    share += [own[one.parameter.name] for one in shard(buffer, at)]
+        return [*self._mine(shares, expert), *([flat] if rest else [])]
 
     def _mine(self, shares: Sequence[list[Piece]], expert: bool) -> list[Piece]:
         return max(shares, key=self._bytes) if self.places is None else shares[self.places[expert] % len(shares)]
@@ -81,15 +83,4 @@ def dealt(pieces: Sequence[Piece], ranks: int) -> list[list[Piece]]:
     turns = [*range(ranks), *reversed(range(ranks))]
     for at, one in enumerate(sorted(pieces, key=lambda one: one.size)):
         found[turns[at % len(turns)]].append(one)
-    return found
-
-
-def packed(pieces: Sequence[Piece], ranks: int) -> list[list[Piece]]:
-    """The largest first, each to the rank that has least."""
-    found: list[list[Piece]] = [[] for _ in range(ranks)]
-    loads = [0] * ranks
-    for one in sorted(pieces, key=lambda one: -one.size):
-        least = loads.index(min(loads))
-        loads[least] += one.size
-        found[least].append(one)
     return found

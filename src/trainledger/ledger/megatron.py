@@ -20,7 +20,7 @@ from trainledger.ledger.host import Lines
 from trainledger.ledger.leaves import Leaves
 from trainledger.ledger.mega_aware import Aware, stepped_of
 from trainledger.ledger.mega_away import away_lines
-from trainledger.ledger.mega_buffers import parameters_of, wrap_of
+from trainledger.ledger.mega_buffers import laid_out, layer_wise, parameters_of, wrap_of
 from trainledger.ledger.mega_composer import Composer
 from trainledger.ledger.mega_engine import mask_line
 from trainledger.ledger.mega_evaluation import evaluation
@@ -28,7 +28,7 @@ from trainledger.ledger.mega_flow import Flow
 from trainledger.ledger.mega_forward import Gather
 from trainledger.ledger.mega_fsdp import Gathering, Shards, main_of, outer_of, sharded_of
 from trainledger.ledger.mega_hybrid import Hybrid, fraction_of, pins
-from trainledger.ledger.mega_layerwise import LayerWise, laid_out, layer_wise
+from trainledger.ledger.mega_layerwise import LayerWise
 from trainledger.ledger.mega_order import order_of
 from trainledger.ledger.mega_passes import Pass, borders_of, masked, mega_of
 from trainledger.ledger.mega_pieces import Walks

@@ -11,7 +11,7 @@ large, and come from a pool of NCCL's allocator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import lcm
@@ -30,9 +30,11 @@ from trainledger.facts.megatron_buffers import (
     SHARED_WITH_GRADIENTS,
     SPLIT_AFTER,
 )
+from trainledger.lines.param_packing import Matrix, packed
 from trainledger.lines.shards import rows_of
 
 EVERY = "all"  # the pattern that matches every parameter
+Key = tuple[bool, DType, DType, bool]  # experts, dtypes of weights and gradients, no parameter cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Parameter:
     """A trained parameter as this rank holds it. `elements`: of its tensor- or expert-parallel part; `dtype`: its own,
     which of an fp8 weight is the one it passes for; `stored`: fp8 or mxfp8 where it is kept so, else None; `expert`:
     of an expert with a buffer of its own (see `experts_apart`), reduced over the expert data-parallel ranks;
-    `shared_embedding`: the table that the first and the last pipeline stage both hold."""
+    `shared_embedding`: the table that the first and the last pipeline stage both hold; `rows`: of a matrix that an
+    optimizer takes whole, which lies in a buffer whose shards cut none (0 of all others)."""
 
     name: str
     elements: int
@@ -48,6 +51,7 @@ class Parameter:
     stored: DType | None = None
     expert: bool = False
     shared_embedding: bool = False
+    rows: int = 0
 
     @property
     def bytes(self) -> int:
@@ -83,6 +87,10 @@ class Wrap:
         whole = LAID_OUT_AHEAD.holds(self.release) and not LAID_OUT_BY_INSTANCE.holds(self.release)
         return (self.expert_ranks if expert else self.ranks) if whole else self.shards(expert)
 
+    def divisor(self, expert: bool) -> int:
+        """Elements whose multiple a bucket's size is."""
+        return lcm(self.padded_for(expert), ALIGNMENT.end, *([ALIGNMENT.fast_end] if self.fast else []))
+
 
 def experts_apart(ep: int, etp: int, tp: int, release: str = "") -> bool:
     """Whether experts' parameters lie in a buffer of their own: spread over `ep` expert-parallel ranks, or (from 0.19
@@ -113,7 +121,8 @@ class Bucket:
 class Buffer:
     """One flat buffer. `weights`: dtype in which its parameters are stored; `ranks`: over how many the optimizer
     divides it; `distributed`: whether the parameters lie in it; `shared`: whether weights are gathered in the
-    gradients' memory; `placed`: in the order of the buffer; `promoted`: what has an fp32 gradient beside it."""
+    gradients' memory; `placed`: in the order of the buffer; `promoted`: what has an fp32 gradient beside it; `whole`:
+    no parameter of it is cut."""
 
     weights: DType
     gradients: DType
@@ -124,11 +133,13 @@ class Buffer:
     placed: tuple[Placed, ...]
     buckets: tuple[Bucket, ...]
     promoted: tuple[Parameter, ...] = ()
+    whole: bool = False
 
     @property
     def name(self) -> str:
-        """`bf16 weights, fp32 gradients`, and whether of experts."""
-        return f"{self.weights.name} weights, {self.gradients.name} gradients{', experts' if self.expert else ''}"
+        """`bf16 weights, fp32 gradients`, and whether of experts, and of parameters that are not cut."""
+        kinds = ", experts" * self.expert + ", whole parameters" * self.whole
+        return f"{self.weights.name} weights, {self.gradients.name} gradients{kinds}"
 
     @property
     def elements(self) -> int:
@@ -158,9 +169,10 @@ def buffers(parameters: Sequence[Parameter], wrap: Wrap) -> tuple[Buffer, ...]:
     option.
     """
     _check(parameters, wrap)
-    found: dict[tuple[bool, DType, DType], list[Parameter]] = {}
+    found: dict[Key, list[Parameter]] = {}
     for one in parameters:
-        key = (one.expert, UINT8 if one.stored else one.dtype, wrap.gradients or one.dtype)
+        whole = bool(one.rows) and wrap.distributed
+        key = (one.expert, UINT8 if one.stored else one.dtype, wrap.gradients or one.dtype, whole)
         found.setdefault(key, []).append(one)
     keys = list(found) if LAID_OUT_AHEAD.holds(wrap.release) else sorted(found, key=lambda key: key[0])
     return tuple(_buffer(found[key], wrap, key) for key in keys)
@@ -191,11 +203,9 @@ def _check(parameters: Sequence[Parameter], wrap: Wrap) -> None:
         raise ValueError("two parameters have the same name")
 
 
-def _buffer(group: Sequence[Parameter], wrap: Wrap, key: tuple[bool, DType, DType]) -> Buffer:
-    expert, weights, gradients = key
-    filling = _Filling(wrap, expert)
-    for one in reversed(group):
-        filling.place(one)
+def _buffer(group: Sequence[Parameter], wrap: Wrap, key: Key) -> Buffer:
+    expert, weights, gradients, whole = key
+    placed, buckets = (_packed if whole else _filled)(group, wrap, expert)
     return Buffer(
         weights=weights,
         gradients=gradients,
@@ -203,10 +213,31 @@ def _buffer(group: Sequence[Parameter], wrap: Wrap, key: tuple[bool, DType, DTyp
         ranks=wrap.shards(expert),
         distributed=wrap.distributed,
         shared=wrap.distributed and any(one.stored == MXFP8 for one in group),
-        placed=tuple(filling.placed),
-        buckets=tuple(filling.closed()),
+        placed=tuple(placed),
+        buckets=tuple(buckets),
         promoted=tuple(one for one in reversed(group) if _matches(one.name, wrap.promoted)),
+        whole=whole,
     )
+
+
+def _filled(group: Sequence[Parameter], wrap: Wrap, expert: bool) -> tuple[list[Placed], list[Bucket]]:
+    filling = _Filling(wrap, expert)
+    for one in reversed(group):
+        filling.place(one)
+    return filling.placed, filling.closed()
+
+
+def _packed(group: Sequence[Parameter], wrap: Wrap, expert: bool) -> tuple[list[Placed], list[Bucket]]:
+    order = group[::-1]
+    matrices = [Matrix(one.elements, one.rows) for one in order]
+    found = packed(matrices, wrap.padded_for(expert), wrap.divisor(expert), wrap.bucket, wrap.release)
+    placed = [
+        Placed(order[at], start, start + order[at].elements, number)
+        for number, one in enumerate(found)
+        for at, start in sorted(one.placed.items(), key=lambda item: item[1])
+    ]
+    sizes = [sum(order[at].elements for at in one.placed) for one in found]
+    return placed, [Bucket(one.start, one.end, size) for one, size in zip(found, sizes, strict=True)]
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
@@ -218,7 +249,7 @@ class _Filling:
 
     def __init__(self, wrap: Wrap, expert: bool) -> None:
         self.wrap, self.ranks = wrap, wrap.shards(expert)
-        self.end = lcm(wrap.padded_for(expert), ALIGNMENT.end, *([ALIGNMENT.fast_end] if wrap.fast else []))
+        self.end = wrap.divisor(expert)
         self.placed: list[Placed] = []
         self.buckets: list[Bucket] = []
         self.bucket = self.at = 0  # where the open bucket starts, where the next parameter may
@@ -263,20 +294,3 @@ class _Filling:
 
     def _padded(self, size: int, unit: int) -> int:
         return rows_of(size, unit) * unit if self.wrap.distributed else size
-
-
-def creation(found: Iterable[Buffer]) -> Iterator[tuple[str, int]]:
-    """What making the buffers allocates, and (negative) frees, in order: the name of each tensor and its bytes.
-
-    A buffer is made whole; then every parameter is copied into it and lets go of its own memory.
-    """
-    for buffer in found:
-        if buffer.weight_bytes:
-            yield f"weights' buffer, {buffer.name}", buffer.weight_bytes
-        yield f"gradients' buffer, {buffer.name}", buffer.gradient_bytes
-        for placed in buffer.placed:
-            one = placed.parameter
-            if buffer.weight_bytes:
-                yield one.name, -one.bytes
-            if one in buffer.promoted:
-                yield f"{one.name}, gradient in fp32", FP32.bytes_of(one.elements)
