@@ -38,7 +38,7 @@ class Packed(NamedTuple):
     placed: dict[int, int]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Packing:
     """`unit`: a shard's length is its multiple; `costs`: of each shard's parameters so far."""
 
