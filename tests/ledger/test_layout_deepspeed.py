@@ -82,3 +82,23 @@ def test_the_offloaded_codes_of_fsdp2_lie_in_the_host_and_scales_on_the_device()
     assert packed(found) == {name: size for name, size in packed(ledger("none", "nf4", 1)).items() if name != "packed"}
     codes = [line for line, _ in found.host if line.name.endswith("q_proj.weight") and line.dtype.name == "uint8"]
     assert {elements(line.dims) for line in codes} == {256 * 256 // 2 // RANKS}
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_the_fullest_rank_may_be_the_one_with_the_heads_gradient(recompute: str) -> None:
+    shape = {"hidden_size": 512, "intermediate_size": 1792, "num_attention_heads": 8, "num_hidden_layers": 8}
+    options = {"reduce_bucket_size": 7_812_500, "overlap_comm": True, "contiguous_gradients": True}
+    stack = {"framework": "deepspeed", "versions": {"deepspeed": "0.19.2"}, "recompute": recompute}
+    given = plan_of(
+        {**LLAMA, **shape, "vocab_size": 16032},
+        batch={"micro_batch": 1, "sequence": 512},
+        parallel={"strategy": "zero2", "world": RANKS, "options": options},
+        stack={**stack, "loss": "fused-linear", "kernels": ["liger"]},
+    )
+    plan, _ = resolve(given)
+    shown = rank_ledger(plan, model_of(plan), "sm80")
+    each = [rank_ledger(plan, model_of(plan), "sm80", rank) for rank in range(RANKS)]
+    peaks = [max(one.allocated for one in found.moments) for found in each]
+    assert max(one.allocated for one in shown.moments) == max(peaks)
+    assert recompute == "full" or shown.rank == peaks.index(max(peaks)) == RANKS - 1
+    assert any(shown.rank in run for stretch in shown.equals for run in stretch)

@@ -39,7 +39,13 @@ def test_a_rank_owns_what_its_part_touches() -> None:
     (group,) = groups_of([[slot(0, 10), slot(1, 7)]], how(4))
     assert group.owned(1) == (slot(0, 10), slot(1, 7))
     assert (group.piece(slot(0, 10), 1), group.piece(slot(1, 7), 1), group.piece(slot(1, 7), 3)) == (4, 2, 0)
-    assert extremes([group], 4) == (1, 3)
+    assert extremes([group], 4) == ((1,), 3)
+
+
+def test_the_fullest_rank_keeps_most_or_a_gradient_that_comes_first_or_last() -> None:
+    groups = groups_of([[slot(0, 8), slot(1, 6), slot(2, 6), slot(3, 4), slot(4, 8)]], how(4))
+    assert extremes(groups, 4) == ((1, 3, 0), 0)
+    assert extremes((), 4) == ((0,), 0)
 
 
 def test_parameters_are_dealt_out_in_turn() -> None:

@@ -40,7 +40,7 @@ class ZeroFlat(DeepSpeed):
         self.groups = groups_of(self.grouped(), how)
         self.ends, self.asked = extremes(self.groups, how.ranks), how.rank is not None
         if how.rank is None:
-            self.how = replace(how, rank=self.ends[0])
+            self.how = replace(how, rank=self.ends[0][0])
         self.parameters = tuple(
             Parameter(_part(group), self._named("this rank's part of the weights", at), how.dtypes.master, 1)
             for at, group in enumerate(self.groups)
@@ -64,8 +64,7 @@ class ZeroFlat(DeepSpeed):
     def equals(self) -> tuple[tuple[int, int], ...]:
         """The rank that is looked at and, unless it was asked for, the emptiest one."""
         own = self.how.rank or 0
-        others = {own} if self.asked else {own, self.ends[1]}
-        return tuple((rank, rank) for rank in sorted(others))
+        return tuple((one, one) for one in sorted({own} if self.asked else {own, self.ends[1]}))
 
     # ---- building
 

@@ -26,6 +26,7 @@ from trainledger.ledger.book import Book
 from trainledger.ledger.host import waiting
 from trainledger.ledger.host_stepped import frees_gradients
 from trainledger.ledger.layout import Layout
+from trainledger.ledger.layout_zero import ZeroFlat
 from trainledger.ledger.megatron import fullest, job_of, rank_of
 from trainledger.ledger.megatron import run_of as megatron_run
 from trainledger.ledger.opening import Job, Trained
@@ -88,11 +89,23 @@ def _ledger(plan: Plan, model: Model, architecture: str, asked: tuple[int | None
     ranks = degrees(plan)
     if ranks.pp > 1:
         return _fullest(plan, model, architecture, rank)
+    made, layout = _alone(plan, model, architecture, rank)
+    others = layout.ends[0][1:] if rank is None and isinstance(layout, ZeroFlat) else ()
+    found = [made, *(_alone(plan, model, architecture, one)[0] for one in others)]
+    fullest = max(found, key=lambda one: max(moment.allocated for moment in one.moments))
+    if fullest is made or not isinstance(layout, ZeroFlat):
+        return made
+    both = sorted({fullest.rank or 0, layout.ends[1]})
+    return replace(fullest, equals=tuple((Stretch(one, one),) for one in both))
+
+
+def _alone(plan: Plan, model: Model, architecture: str, rank: int | None) -> tuple[Ledger, Layout]:
+    """The ledger of one rank where there are no stages, and its layout."""
     job = _job(plan, model, architecture)
     extras, updates = extras_of(plan, architecture), updates_of(plan)
     layout = layout_of(plan, job, updates, extras.master, rank)
     beside = teacher_of if plan.task == DISTILL else reference_of
-    return with_beyond(_laid(layout, updates, extras, beside(plan, job, updates, rank)), layout, plan)
+    return with_beyond(_laid(layout, updates, extras, beside(plan, job, updates, rank)), layout, plan), layout
 
 
 def _job(plan: Plan, model: Model, architecture: str) -> Job:

@@ -111,15 +111,21 @@ def _cut(start: int, end: int, part: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def extremes(groups: Sequence[Group], ranks: int) -> tuple[int, int]:
-    """The first of the ranks whose parameters have the most gradients, and of those with the least: what a rank owns a
-    piece of is kept whole."""
+def extremes(groups: Sequence[Group], ranks: int) -> tuple[tuple[int, ...], int]:
+    """Ranks one of which is the fullest, and the one that keeps the fewest gradients: what a rank owns a piece of is
+    kept whole. That is the rank which keeps most at the end; one with a piece of the last parameter, which has its
+    gradient while most saved tensors are there; or one with a piece of the first, whose gradient comes last."""
     kept = [0] * ranks
     for group in groups:
         for slot in group.slots:
             for owner, _ in group.owners[slot]:
                 kept[owner] += slot.size
-    return kept.index(max(kept)), kept.index(min(kept))
+    found = [kept.index(max(kept))]
+    if groups:
+        largest = max(groups, key=lambda group: group.part)
+        for slot in (largest.slots[-1], largest.slots[0]):
+            found.append(max((owner for owner, _ in largest.owners[slot]), key=kept.__getitem__))
+    return tuple(dict.fromkeys(found)), kept.index(min(kept))
 
 
 def slices(bucket: Sequence[Slot], groups: Sequence[Group], merges: bool) -> list[tuple[int, int]]:
