@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, replace
 from functools import cache
 
 import pytest
 
 from tests.plans import LLAMA, plan_of
+from trainledger.allocator.conf import parse_conf
+from trainledger.allocator.replay import smallest_capacity
+from trainledger.answer.bands import Band
+from trainledger.answer.bounded import within
 from trainledger.answer.estimate import Estimate, device_of, estimate
+from trainledger.answer.replayed import replayed
 from trainledger.base.units import MIB
 
 SHAPE = {**LLAMA, "hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 4, "vocab_size": 32000}
@@ -47,3 +53,18 @@ def test_a_device_gives_no_more_than_it_has(free: Estimate) -> None:
 def test_a_run_that_has_what_it_takes_or_does_not_fit_is_told_without_a_bound(free: Estimate) -> None:
     for memory in (free.device.expected + MIB, free.peak.allocated.expected // 2):
         assert on(memory).peak.reserved == free.peak.reserved
+
+
+def test_what_waits_lies_beside_the_replay_as_far_as_there_is_room(free: Estimate) -> None:
+    conf, peaks = parse_conf(""), (free.peak, free.steps)
+    run = replayed(free.ledger, conf)
+    assert run is not None
+    found = smallest_capacity(run.stream, conf, MIB)
+    held = free.peak.reserved.expected - 64 * MIB
+    room = Band(held, held, held)
+    alone = within(peaks, room, found, (run, conf))[0].reserved.expected
+    for late, beside in ((0, 0), (MIB, min(MIB, held - alone)), (2**40, held - alone)):
+        waiting = tuple(
+            replace(one, active=Band(*(size + late for size in astuple(one.active)))) for one in (peaks[0], peaks[1])
+        )
+        assert within((waiting[0], waiting[1]), room, found, (run, conf))[0].reserved.expected == alone + beside

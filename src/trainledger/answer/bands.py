@@ -54,6 +54,11 @@ class Peak:
     reserver: int | None = None
     spared: int = 0
 
+    @property
+    def waiting(self) -> int:
+        """Expected bytes of blocks that wait for another stream."""
+        return self.active.expected - self.allocated.expected
+
     def reserving(self, most: int) -> Peak:
         """With at most so many bytes reserved, but for the band's high end."""
         own = self.reserved

@@ -32,10 +32,12 @@ def least_of(peak: Peak, outside: Outside) -> int:
 
 def within(peaks: tuple[Peak, Peak], room: Band, found: Smallest, replayed: tuple[Replayed, Conf]) -> tuple[Peak, Peak]:
     """The peaks as the device bounds them, which leaves the allocator `room`; as they were where the run does not fit,
-    or has as much as it takes. High ends stay as they are."""
+    or has as much as it takes. Blocks that wait for another stream lie beside those of the replay as far as there is
+    room. High ends stay as they are."""
     if peaks[0].reserved.expected <= room.expected or found.capacity > room.high:
         return peaks
     run, conf = replayed
     bounded = replay(run.stream, conf, room.expected) if room.expected > found.capacity else found.replay
     most = (bounded if bounded.fits else found.replay).peaks.reserved
-    return peaks[0].reserving(most), peaks[1].reserving(most)
+    whole, steps = (one.reserving(min(most + one.waiting, max(room.expected, most))) for one in peaks)
+    return whole, steps
