@@ -156,3 +156,23 @@ def test_rloo_of_other_code_is_refused(tmp_path: Path) -> None:
     command = f"trl rloo --num_processes 1 --config {tmp_path / 'grpo.yaml'}"
     with pytest.raises(InputError, match="RLOO of TRL"):
         plan(tmp_path, "0.21.0", command)
+
+
+@pytest.mark.parametrize(
+    ("keys", "task"),
+    [
+        ("max_prompt_length: 512\ncpo_alpha: 0.5", "simpo"),
+        ("max_completion_length: 512\nmax_prompt_length: 512\nsimpo_gamma: 0.5", "simpo"),
+        ("max_prompt_length: 512\ngamma_beta_ratio: 0.5", "simpo"),
+        ("max_completion_length: 512\nprecompute_ref_log_probs: true", "dpo"),
+        ("max_completion_length: 512\nmax_prompt_length: 512", "grpo"),
+        ("max_prompt_length: 512\nbeta: 0.1", "dpo"),
+    ],
+)
+def test_what_one_trainer_alone_has_says_what_is_trained(keys: str, task: str, tmp_path: Path) -> None:
+    """CPO's and SimPO's were read as DPO's, with a reference that they do not have."""
+    (tmp_path / "a.yaml").write_text(
+        f"model_name_or_path: gpt2\nper_device_train_batch_size: 1\nmax_length: 512\n{keys}\n"
+    )
+    draft = read_any([str(tmp_path / "a.yaml")])
+    assert (draft.plan.task, draft.unknown) == (task, ())

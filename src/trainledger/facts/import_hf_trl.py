@@ -10,6 +10,7 @@ from trainledger.facts.phases import DISTILL
 TRL = Source("TRL configurations", "trl/trainer/{sft,dpo,kto,reward,grpo,model}_config.py", "0.9.6 to 1.16.0")
 LOW, HIGH, EITHER = Direction.LOW, Direction.HIGH, Direction.EITHER
 
+SIMPO = Source("SimPO's own trainer", "princeton-nlp/SimPO, scripts/simpo_config.py, SimPOConfig", "2024-07")
 TRL_KEYS: tuple[KeyRow, ...] = (
     *read(
         TRL,
@@ -23,6 +24,7 @@ TRL_KEYS: tuple[KeyRow, ...] = (
             "steps_per_generation reward_model_name_or_path"
         ).split(),
     ),
+    *nothing(SIMPO, ("gamma_beta_ratio",)),
     *nothing(
         TRL,
         (
@@ -77,22 +79,23 @@ SIGNS = frozenset(
         "use_peft packing dataset_train_split dataset_test_split assistant_only_loss "
         "completion_only_loss num_generations precompute_ref_log_probs max_prompt_length "
         "packing_strategy padding_free max_completion_length sync_ref_model lora_task_type "
-        "center_rewards_coefficient desirable_weight cpo_alpha simpo_gamma "
+        "center_rewards_coefficient desirable_weight cpo_alpha simpo_gamma gamma_beta_ratio "
         "teacher_model_name_or_path"
     ).split()
 )
-TASK_SIGNS: dict[str, str] = {
+TASK_SIGNS: dict[str, str] = {  # those that one trainer alone has before those that several have
     "teacher_model_name_or_path": DISTILL,
     "num_generations": "grpo",
-    "max_completion_length": "grpo",
     "desirable_weight": "kto",
     "undesirable_weight": "kto",
     "center_rewards_coefficient": "reward",
-    "precompute_ref_log_probs": "dpo",
-    "max_prompt_length": "dpo",
-    "sync_ref_model": "dpo",
     "cpo_alpha": "simpo",
     "simpo_gamma": "simpo",
+    "gamma_beta_ratio": "simpo",
+    "precompute_ref_log_probs": "dpo",
+    "max_completion_length": "grpo",
+    "max_prompt_length": "dpo",
+    "sync_ref_model": "dpo",
 }
 # What a script or a command of TRL trains, by its name: TRL's own, its examples, alignment-handbook's.
 TRL_COMMANDS: dict[str, str] = {

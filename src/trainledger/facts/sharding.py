@@ -50,7 +50,7 @@ FSDP2 = PerParameter(
     Source(
         "PyTorch fully_shard",
         "torch/distributed/fsdp/_fully_shard/{_fsdp_param_group,_fsdp_collectives,_fsdp_state}.py",
-        "v2.4 to v2.13; pytorch #129721, #136237, #140044, #154704",
+        "v2.4 to v2.13; pytorch #129721, #136237, #140044, #154704, #155319",
     ),
 )
 
