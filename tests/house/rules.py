@@ -26,12 +26,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One source file: `layer` is its folder under the package (empty at the root), `tree` its parsed text."""
+    """One source file: `layer` is its folder under the package (empty at the root), `tree` its parsed text, `nodes` all
+    of that."""
 
     name: str
     layer: str
     text: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ Checker = Callable[[File], Iterable[Offence]]
 
 def parse(text: str, layer: str = "", name: str = "sample.py") -> File:
     """A file from its text."""
-    return File(f"{layer}/{name}" if layer else name, layer, text, ast.parse(text))
+    tree = ast.parse(text)
+    return File(f"{layer}/{name}" if layer else name, layer, text, tree, tuple(ast.walk(tree)))
 
 
 @cache
@@ -60,8 +63,8 @@ def sources() -> tuple[File, ...]:
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).parts
         layer = parts[0] if len(parts) > 1 else ""
-        text = path.read_text(encoding="utf-8")
-        files.append(File("/".join(parts), layer, text, ast.parse(text)))
+        name = "/".join(parts[1:] if layer else parts)
+        files.append(parse(path.read_text(encoding="utf-8"), layer, name))
     return tuple(files)
 
 
@@ -107,9 +110,9 @@ def _sequence(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and (_called(node) in _TEXT_CALLS or _called(node).startswith("format_"))
 
 
-def _operations(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.operator, list[ast.expr]]]:
+def _operations(file: File) -> Iterator[tuple[ast.AST, ast.operator, list[ast.expr]]]:
     """Every binary operation, in place or not: node, operator, operands."""
-    for node in ast.walk(tree):
+    for node in file.nodes:
         if isinstance(node, ast.BinOp):
             yield node, node.op, [node.left, node.right]
         elif isinstance(node, ast.AugAssign):
@@ -120,7 +123,7 @@ def scaling_literals(file: File) -> Iterator[Offence]:
     """Numeric literals other than 0, 1, -1 as an operand of * / // % ** << >> outside facts and base."""
     if file.layer in SOURCED:
         return
-    for node, operator, operands in _operations(file.tree):
+    for node, operator, operands in _operations(file):
         if not isinstance(operator, _SCALING) or any(_sequence(operand) for operand in operands):
             continue
         for value in map(_number, operands):
@@ -166,11 +169,11 @@ def outside_arithmetic(file: File) -> Iterator[Offence]:
     """
     if file.layer not in OUTSIDE:
         return
-    for node, operator, operands in _operations(file.tree):
+    for node, operator, operands in _operations(file):
         step = isinstance(operator, ast.Add | ast.Sub) and _number(operands[1]) == 1
         if isinstance(operator, _ARITHMETIC) and not step and not any(map(_sequence, operands)):
             yield at(file, node, f"{type(operator).__name__} outside; fold the lines in a layer below")
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Call) and _called(node) in _SUMS:
             yield at(file, node, f"{_called(node)}() outside; fold the lines in a layer below")
         if isinstance(node, ast.ImportFrom | ast.Import):
@@ -189,13 +192,13 @@ def long_files(file: File) -> Iterator[Offence]:
         yield Offence(file.name, f"{count} lines; split it below {FILE_LINES}")
 
 
-def _functions(tree: ast.AST) -> Iterator[Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+def _functions(file: File) -> Iterator[Function]:
+    return (node for node in file.nodes if isinstance(node, Function))
 
 
 def long_functions(file: File) -> Iterator[Offence]:
     """Functions of 40 lines or more, from `def` to the last line."""
-    for function in _functions(file.tree):
+    for function in _functions(file):
         count = (function.end_lineno or function.lineno) - function.lineno + 1
         if count >= FUNCTION_LINES:
             yield at(file, function, f"{function.name} has {count} lines; split it below {FUNCTION_LINES}")
@@ -214,7 +217,7 @@ def wide_functions(file: File) -> Iterator[Offence]:
 
     Commands of the command line are exempt. Constructing a dataclass is bounded by its number of fields instead.
     """
-    for function in _functions(file.tree):
+    for function in _functions(file):
         arguments = function.args
         names = [argument.arg for argument in arguments.posonlyargs + arguments.args]
         names = names[1:] if names[:1] in (["self"], ["cls"]) else names
@@ -229,7 +232,7 @@ def _decorator(node: ast.ClassDef, name: str) -> ast.expr | None:
 
 
 def _classes(file: File) -> Iterator[ast.ClassDef]:
-    return (node for node in ast.walk(file.tree) if isinstance(node, ast.ClassDef))
+    return (node for node in file.nodes if isinstance(node, ast.ClassDef))
 
 
 def fields_of(node: ast.ClassDef) -> list[ast.AnnAssign]:
@@ -272,9 +275,9 @@ LIVE = "evidence/trace/live/"
 _HEAVY = {"torch", "transformers", "huggingface_hub", "peft", "accelerate", "deepspeed"}
 
 
-def _imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
+def _imports(file: File) -> Iterator[tuple[ast.stmt, str]]:
     """Every import and the first name of the module that it imports."""
-    for node in ast.walk(tree):
+    for node in file.nodes:
         if isinstance(node, ast.Import):
             yield from ((node, alias.name.partition(".")[0]) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -285,12 +288,12 @@ def effects(file: File) -> Iterator[Offence]:
     """Files, clocks, environments and devices in the middle: imports that reach them, and calls that do."""
     if file.layer not in MIDDLE:
         return
-    for statement, name in _imports(file.tree):
+    for statement, name in _imports(file):
         if name in _IMPURE | _HEAVY or re.search(
             r"importlib(?!\.import_module| import import_module$)", ast.unparse(statement)
         ):
             yield at(file, statement, f"imports {name}; what is read outside comes in as an argument")
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _EFFECTS:
             yield at(file, node, f"calls {node.func.id}(); the middle is pure")
         if isinstance(node, ast.Global):
@@ -304,8 +307,8 @@ def heavy_imports(file: File) -> Iterator[Offence]:
     """
     if LIVE in file.name:
         return
-    inside = {id(node) for function in _functions(file.tree) for node in ast.walk(function)}
-    for statement, name in _imports(file.tree):
+    inside = {id(node) for function in _functions(file) for node in ast.walk(function)}
+    for statement, name in _imports(file):
         live = LIVE.rstrip("/").replace("/", ".") in ast.unparse(statement)
         if (name in _HEAVY or live) and id(statement) not in inside:
             yield at(file, statement, f"imports {name} at its top; import it in the function that needs it")
@@ -350,7 +353,7 @@ def sources_elsewhere(file: File) -> Iterator[Offence]:
     """Sources that are written out outside facts and base: docs/sources.md would lack them."""
     if file.layer in SOURCED:
         return
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Call) and _called(node) == "Source":
             given = [*node.args, *(word.value for word in node.keywords)]
             if all(isinstance(one, ast.Constant) for one in given):

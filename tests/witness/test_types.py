@@ -18,6 +18,7 @@ BASE = {
 }  # fmt: skip
 WIDE = {**BASE, "intermediate_size": 640}
 SHORT = {key: size for key, size in WIDE.items() if key != "head_dim"}
+EQUAL = {**WIDE, "num_hidden_layers": 4}  # a first, a last, and two between that are the same
 ROUTED = {
     **WIDE, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 96,
     "n_shared_experts": 1, "first_k_dense_replace": 1,
@@ -40,9 +41,9 @@ TYPES: dict[str, dict[str, Any]] = {
     "qwen3_next": {**WIDE, **SHARED}, "qwen3_5_text": {**WIDE, **DELTA}, "qwen3_5_moe_text": {**BASE, **SHARED},
     "lfm2_moe": {**SHORT, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96,
                  "num_dense_layers": 2, "layer_types": ["conv", "conv", "full_attention", "conv", "full_attention"]},
-    "lfm2": {**SHORT, "full_attn_idxs": [2, 4], "block_multiple_of": 32}, "apertus": WIDE,
-    "arcee": WIDE, "internlm3": WIDE,
-    "ministral": WIDE, "ministral3": WIDE, "seed_oss": WIDE, "hunyuan_v1_dense": WIDE, "ernie4_5": WIDE,
+    "lfm2": {**SHORT, "full_attn_idxs": [2, 4], "block_multiple_of": 32}, "apertus": EQUAL,
+    "arcee": EQUAL, "internlm3": EQUAL,
+    "ministral": EQUAL, "ministral3": EQUAL, "seed_oss": EQUAL, "hunyuan_v1_dense": EQUAL, "ernie4_5": EQUAL,
     "olmo3": {**WIDE, "sliding_window": 64}, "exaone4": {**WIDE, "sliding_window": 64}, "glm4_moe": ROUTED,
     "dots1": ROUTED, "solar_open": ROUTED,
     "minimax_m2": {**BASE, "intermediate_size": 96, "num_local_experts": 8, "num_experts_per_tok": 2, "rotary_dim": 48},

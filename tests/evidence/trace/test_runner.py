@@ -54,17 +54,9 @@ def test_pieces(script: str) -> None:
         assert total(trace.lines, moment.live) == moment.allocated
 
 
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        ("wrong", "0.inner failed at step 1: forward: RuntimeError"),
-        ("crash", "the tracing process ended at init with code"),
-    ],
-)
-def test_failures_are_one_line(script: str, function: str, words: str) -> None:
-    with pytest.raises(TraceError) as failed:
-        run_job(Job(None, f"{script}:{function}"))
-    assert words in str(failed.value)
+def test_a_crash_is_one_line(script: str) -> None:
+    with pytest.raises(TraceError, match="the tracing process ended at init with code") as failed:
+        run_job(Job(None, f"{script}:crash"))
     assert "\n" not in str(failed.value)
 
 
