@@ -382,3 +382,11 @@ def test_trl_samples_and_scores_the_sequences_of_several_micro_batches(
     assert caches[0] == sequences * caches[1]
     rewards = [row(made, "rewards").allocated for made in (found, one)]
     assert (rewards[0] > rewards[1]) == (sequences > 1)
+
+
+@pytest.mark.parametrize(
+    "keys", [{"precision": None, "stack": None, "optimizer": None, "offload": None}, {"stack": {"recompute": None}}]
+)
+def test_a_roles_null_is_a_key_left_out(keys: dict[str, Any]) -> None:
+    given, plain = (made({"critic": critic, "rollout": ENGINE}, "ppo", VERL) for critic in (keys, {}))
+    assert given.peak == plain.peak

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import yaml
 
 import trainledger
@@ -23,3 +24,12 @@ def test_compare() -> None:
     json.dumps(result.to_dict())
     assert "plan 2" in repr(trainledger.compare([str(EXAMPLE)], mapping, optimizer__grad_clip=None))
     assert len(trainledger.compare(EXAMPLE, devices=["a100-80gb", "t4"]).answer.sides) == 2
+
+
+@pytest.mark.parametrize("plan", [5, None, b"plan.yaml", [5], [str(EXAMPLE), {}]])
+def test_what_is_no_plan_is_refused(plan: object) -> None:
+    for ask in (trainledger.estimate, lambda given: trainledger.compare(given, EXAMPLE)):
+        with pytest.raises(trainledger.InputError, match="plan: found a value of type"):
+            ask(plan)  # type: ignore[operator]
+    with pytest.raises(trainledger.InputError, match="plan: found a value of type"):
+        trainledger.search(plan, "8xh100-80gb")  # type: ignore[arg-type]

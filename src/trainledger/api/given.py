@@ -28,13 +28,20 @@ def draft_from(plan: Given, sets: Mapping[str, Any]) -> Draft:
     changes = _changed(sets)
     if isinstance(plan, Mapping):
         return draft_of(apply_sets(Document(_copied(plan), {}), changes))
+    return read_any(paths_of(plan), changes)
+
+
+def paths_of(plan: Given) -> list[str]:
+    """The paths of a plan's file, or of a run's files. Raises InputError for what is no path."""
     paths = plan if isinstance(plan, list | tuple) else (plan,)
-    try:
-        named = [os.fspath(path) for path in paths]
-    except TypeError:
-        found = f"found a value of type {type(plan).__name__}"
-        raise wrong("plan", found, "a mapping of keys, or the path of a file, is needed") from None
-    return read_any(named, changes)
+    named = list[str]()
+    for path in paths:
+        text = os.fspath(path) if isinstance(path, os.PathLike) else path
+        if not isinstance(text, str):
+            found = f"found a value of type {type(text).__name__}"
+            raise wrong("plan", found, "a mapping of keys, or the path of a file, is needed")
+        named.append(text)
+    return named
 
 
 def _copied(value: Any) -> Any:
@@ -55,7 +62,5 @@ def _change(name: str, value: Any) -> str:
 
 
 def name_of(plan: Given, number: int) -> str:
-    """What a plan is called: its files, or its place among those compared."""
-    if isinstance(plan, str | os.PathLike):
-        return os.fspath(plan)
-    return f"plan {number}" if isinstance(plan, Mapping) else " + ".join(os.fspath(one) for one in plan)
+    """What a plan is called: its files, or its place among those compared. Raises InputError for what is no plan."""
+    return f"plan {number}" if isinstance(plan, Mapping) else " + ".join(paths_of(plan))

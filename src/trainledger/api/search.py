@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from trainledger.answer.search import search as answer_of
 from trainledger.answer.search_answer import Answer, How, Progress
 from trainledger.answer.search_goal import goal_of, plain
+from trainledger.api.given import Given, paths_of
 from trainledger.importers.search_jobs import running
 from trainledger.importers.search_template import filled, template_of
 from trainledger.show.html import html
@@ -44,12 +44,13 @@ class SearchResult:
         return html(sections(self.answer))
 
 
-def search(plan: Mapping[str, Any] | str | os.PathLike[str], devices: str, **how: Any) -> SearchResult:
+def search(plan: Given, devices: str, **how: Any) -> SearchResult:
     """The fastest legal plans of a model on devices (`64xh100-80gb`) that fit, by estimated step time.
 
-    `plan`: a model's name, a file, or a plan's keys. `how`: `global_batch`, `sequence`, `framework`, `top` and `limit`
-    as the command line has them; `jobs`, `backend`, `cluster`: estimates at once; `solve`: whether a solver chooses
-    stages (needs highspy); `report`: a function that is told of the progress. Raises InputError with every problem.
+    `plan`: a model's name, a file, a run's files, or keys. `how`: `global_batch`, `sequence`, `framework`, `top` and
+    `limit` as the command line has them; `jobs`, `backend`, `cluster`: estimates at once; `solve`: whether a solver
+    chooses stages (needs highspy); `report`: a function that is told of the progress. Raises InputError with every
+    problem.
     """
     framework, batch, sequence = how.pop("framework", ""), how.pop("global_batch", None), how.pop("sequence", None)
     report: Callable[[Progress], None] | None = how.pop("report", None)
@@ -57,9 +58,7 @@ def search(plan: Mapping[str, Any] | str | os.PathLike[str], devices: str, **how
     solve, wanted = how.pop("solve", False), {name: how.pop(name) for name in ("top", "limit") if name in how}
     if how:
         raise TypeError(f"search() got an unexpected keyword argument {next(iter(how))!r}")
-    template = (
-        filled(dict(plan)) if isinstance(plan, Mapping) else template_of([os.fspath(plan)], (), framework, devices)
-    )
+    template = filled(dict(plan)) if isinstance(plan, Mapping) else template_of(paths_of(plan), (), framework, devices)
     goal = goal_of(template, devices, batch, sequence)
     from trainledger.answer.search_refine import refined
 

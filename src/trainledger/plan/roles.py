@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from math import prod
 from typing import Any
 
@@ -10,7 +11,7 @@ from trainledger.facts.megatron import FRAMEWORKS as MEGATRON
 from trainledger.facts.phases import POLICY, REWARD, ROLLOUT, SAMPLING, TEACHER, TRAINED, VALUED
 from trainledger.facts.versions import at_least
 from trainledger.plan.acting import COLOCATED, Role, Roles
-from trainledger.plan.schema import Plan, as_mapping
+from trainledger.plan.schema import NULL_MEANS_LEFT_OUT, Plan, as_mapping
 
 SECTIONS = ("adapter", "quantization", "precision", "optimizer", "batch", "parallel", "offload", "stack")
 DEGREES = ("world", "dp", "shard", "tp", "pp", "cp", "ep", "etp", "vpp", "sp", "schedule")
@@ -28,6 +29,7 @@ def overlaid(data: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = {key: value for key, value in data.items() if key != "roles"}
     if not isinstance(role, dict):
         return found
+    role = _said(role)
     if name not in TRAINED:
         found["batch"] = {key: value for key, value in _map(found, "batch").items() if key not in STEPS[:-1]}
         found |= {"adapter": None}
@@ -47,6 +49,18 @@ def overlaid(data: Mapping[str, Any], name: str) -> dict[str, Any]:
         given = role.get(section)
         if section in role and section != "parallel":
             found[section] = {**_map(found, section), **given} if isinstance(given, dict) else given
+    return found
+
+
+def _said(role: Mapping[str, Any]) -> dict[str, Any]:
+    """A role's keys without nulls that mean that a key is left out."""
+    found = deepcopy(dict(role))
+    for *outer, last in NULL_MEANS_LEFT_OUT:
+        part: Any = found
+        for key in outer:
+            part = part.get(key) if isinstance(part, dict) else None
+        if isinstance(part, dict) and last in part and part[last] is None:
+            del part[last]
     return found
 
 
