@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from trainledger.answer.check_patterns import pattern_problems
 from trainledger.base.problems import Problem
 from trainledger.facts.peft import DORA_SINCE, LORA_KINDS
 from trainledger.facts.peft_experts import FINDERS
@@ -44,6 +45,7 @@ def adapter_problems(plan: Plan) -> Iterator[Problem]:
         yield from _targets(plan.adapter)
     yield from _release(plan.adapter, plan.stack.versions.get("peft"))
     yield from _options(plan.adapter, plan.stack.versions)
+    yield from pattern_problems(plan.adapter.options)
 
 
 def _targets(given: Adapter) -> Iterator[Problem]:
