@@ -105,7 +105,8 @@ SCOPE = (
 PARALLEL = (
     DefaultRow("parallel.vpp", 1, "one model chunk per pipeline rank", FORMAT),
     DefaultRow("parallel.ep", 1, "experts are not spread over ranks", FORMAT),
-    DefaultRow("parallel.sp", False, "sequence parallelism is off", MEGATRON),
+    DefaultRow("parallel.sp", False, "sequence parallelism is off", MEGATRON, (framework(*MEGATRONS),)),
+    DefaultRow("parallel.sp", False, "sequence parallelism is off", FORMAT),
     DefaultRow(
         "parallel.strategy",
         "megatron-ddp",
